@@ -1,0 +1,73 @@
+# sandboxbash: `make quickstart` tries it, `make test` runs every test there is.
+
+GO      ?= go
+BIN     := bin/sandboxbash
+RUNNERS := images/runner/runner-linux-amd64.gz images/runner/runner-linux-arm64.gz
+TOOL    := $(GO) tool -modfile=tools/go.mod
+FUZZ    ?= 10s
+
+# Equal bytes come from equal compilers: the one that go.mod names.
+EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
+
+# A command's own process group, its exit and its output are what these tests
+# are about: give them time on a slow machine, and never a cached result.
+TESTFLAGS ?= -count=1 -shuffle=on -timeout=10m
+
+.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/sandboxbash, runners embedded
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $(BIN) ./cmd/sandboxbash
+
+quickstart: build ## build it, make the host image, and run a real job in a session
+	@./docs/quickstart.sh $(BIN)
+
+# One package at a time: they share an engine, and look at all that happens on it.
+test: build ## run every test there is, e2e included (needs an engine)
+	$(GO) test -p 1 $(TESTFLAGS) ./...
+
+check: ## what CI runs first; needs no engine
+	@wrong=$$($(TOOL) gofumpt -l .) || exit 1; test -z "$$wrong" || { echo "not formatted (run make fmt): $$wrong"; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	SANDBOXBASH_TEST_ENGINE=none $(GO) test -count=1 -shuffle=on ./...
+	SANDBOXBASH_TEST_ENGINE=none $(GO) test -count=1 -race ./...
+
+fmt: ## format all source as `make check` wants it
+	$(TOOL) gofumpt -w .
+
+e2e: build ## black-box tests of the binary on a real engine
+	$(GO) test -p 1 $(TESTFLAGS) -v ./e2e/...
+
+lint: ## golangci-lint, as pinned in tools/go.mod
+	$(TOOL) golangci-lint run ./...
+
+fuzz: ## each fuzz test for $(FUZZ)
+	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {f[n++]=$$1} /^ok/ {for (i=0;i<n;i++) print $$2, f[i]; n=0}' | \
+	while read -r pkg name; do $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ) -fuzzminimizetime 20x "$$pkg" || exit 1; done
+
+bench: build ## measure, and write docs/benchmarks.md
+	$(GO) run ./e2e/bench -binary $(BIN) -out docs/benchmarks.md
+
+vuln: ## known vulnerabilities in what we depend on
+	$(TOOL) govulncheck ./...
+
+# The runners are committed compressed, so that `go install` and use as a library
+# need no separate step. They are built reproducibly: CI builds them again and
+# compares (docs/adr/0002).
+runner: ## build the runners again, for images/runner
+	$(EXACT) $(GO) run ./images/packrunner -out images/runner
+
+verify-runner: ## check that the committed runners are what the tree builds
+	$(EXACT) $(GO) run ./images/packrunner -out images/runner -verify
+
+cross: ## build for every host we promise
+	for os in linux darwin windows; do for arch in amd64 arm64; do \
+	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done; done
+	for os in darwin windows; do GOOS=$$os $(GO) vet ./... || exit 1; done
+
+clean: ## remove what the build has made
+	rm -rf bin

@@ -1,0 +1,246 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// initSocket is where runners tell PID 1 that the host is there, and hand over
+// the pipes of commands that have ended and left children.
+const initSocket = stateDir + "/init"
+
+// slots is how many commands a session runs at once, whichever process of the
+// host asks. Each is a file that its runner holds a lock on meanwhile.
+const slots = 8
+
+func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa(i)) }
+
+// runInit is PID 1. It reaps what commands have left behind, ends the container
+// when the lease is over, and on SIGUSR2 ends everything below it: the host's
+// way to make room when nothing can be started any more.
+func runInit(args []string) error {
+	flags := flag.NewFlagSet("init", flag.ContinueOnError)
+	lease := flags.Duration("lease", 15*time.Second, "how long to live without contact")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := harden(); err != nil {
+		return err
+	}
+	if err := openTmp(); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGCHLD, unix.SIGUSR2, unix.SIGTERM)
+	contact := make(chan struct{}, 1)
+	socket, err := listen(contact)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+
+	over := time.NewTimer(*lease)
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case <-contact:
+			over.Reset(*lease)
+		case sig := <-signals:
+			switch sig {
+			case unix.SIGTERM:
+				return nil
+			case unix.SIGUSR2:
+				sweep(os.Getpid(), time.Now().Add(sweepTime), reapAll)
+			}
+			reapAll()
+		}
+	}
+}
+
+// reapAll waits for every child that has ended. It never blocks.
+func reapAll() {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+// openTmp gives /tmp the mode that programs expect. Engines have a tmpfs take the
+// mode of the image's own directory, whatever they are asked for.
+func openTmp() error {
+	if err := unix.Chmod("/tmp", 0o1777); err != nil {
+		return fmt.Errorf("chmod /tmp: %w", err)
+	}
+	return nil
+}
+
+// listen makes the state directory, the slots and the socket, and serves it.
+func listen(contact chan<- struct{}) (*os.File, error) {
+	if err := os.Mkdir(stateDir, 0o700); err != nil {
+		return nil, err
+	}
+	for i := range slots {
+		if err := os.WriteFile(slotPath(i), nil, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: initSocket}); err != nil {
+		return nil, fmt.Errorf("bind %s: %w", initSocket, err)
+	}
+	socket := os.NewFile(uintptr(fd), initSocket)
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	go func() { // lives as long as PID 1
+		for {
+			if err := conn.Read(func(fd uintptr) bool { return receive(int(fd), contact) }); err != nil {
+				return
+			}
+		}
+	}()
+	return socket, nil
+}
+
+// receive takes one message: any is a contact, and the descriptors in it are
+// pipes to drain. It reports false when there is none yet.
+func receive(fd int, contact chan<- struct{}) bool {
+	var b [1]byte
+	oob := make([]byte, unix.CmsgSpace(2*4))
+	_, n, _, _, err := unix.Recvmsg(fd, b[:], oob, unix.MSG_CMSG_CLOEXEC)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	select {
+	case contact <- struct{}{}:
+	default:
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil {
+		return true
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			drain(fd)
+		}
+	}
+	return true
+}
+
+// draining counts the pipes that PID 1 reads to nowhere.
+var draining atomic.Int32
+
+// maxDraining bounds the memory that those take. Beyond it the writer gets a
+// closed pipe.
+const maxDraining = 256
+
+// drain reads a pipe to its end and drops what it reads, so that a background
+// process whose command has ended neither blocks nor dies when it prints.
+func drain(fd int) {
+	f, err := pollable(fd, "leftover")
+	if err != nil {
+		unix.Close(fd)
+		return
+	}
+	if draining.Add(1) > maxDraining {
+		draining.Add(-1)
+		f.Close()
+		return
+	}
+	go func() { // ends with the last writer
+		defer draining.Add(-1)
+		defer f.Close()
+		// A plain Reader: os.File's own WriteTo would allocate more.
+		_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{f}, make([]byte, 1024))
+	}()
+}
+
+// pollable makes an os.File whose reads and writes wait in the runtime's poller
+// and block no thread.
+func pollable(fd int, name string) (*os.File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// initLine is a runner's line to PID 1. It is for one goroutine.
+type initLine struct {
+	fd   int
+	last time.Time // of the last contact
+}
+
+// contactPause is the least time between two contacts: each wakes PID 1, at a
+// command's cost. Leases are a second or more.
+const contactPause = 250 * time.Millisecond
+
+func dialInit() (*initLine, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	// The first runner may be here before PID 1 is ready.
+	for deadline := time.Now().Add(dialTime); ; time.Sleep(dialPause) {
+		err := unix.Connect(fd, &unix.SockaddrUnix{Name: initSocket})
+		if err == nil {
+			return &initLine{fd: fd}, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("connect to PID 1: %w", err)
+		}
+	}
+}
+
+// How long a runner waits for PID 1, which on a busy machine may be late.
+const (
+	dialTime  = 10 * time.Second
+	dialPause = 2 * time.Millisecond
+)
+
+// contact tells PID 1 that the host is there. A full queue is contact enough.
+func (l *initLine) contact() {
+	if now := time.Now(); now.Sub(l.last) >= contactPause {
+		l.last = now
+		_, _ = unix.Write(l.fd, []byte{0})
+	}
+}
+
+// leave hands pipes to PID 1. They are dropped if it does not take them.
+func (l *initLine) leave(pipes []*os.File) {
+	var fds []int
+	for _, p := range pipes {
+		fds = append(fds, int(p.Fd())) // Fd makes it blocking; PID 1 undoes that
+	}
+	if len(fds) > 0 {
+		_ = unix.Sendmsg(l.fd, []byte{0}, unix.UnixRights(fds...), nil, 0)
+	}
+}

@@ -1,0 +1,289 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// server runs one command at a time for the host at the other end of stdio.
+type server struct {
+	in   *wire.Reader
+	out  *frameWriter
+	init *initLine
+	oom  *oomCounter
+	kids *oomScore
+
+	slot   [slots]*os.File
+	shells map[string]shell
+	room   [2][]byte // for the output of a command, reused
+
+	lease time.Duration
+	watch *time.Timer // runs out when the host has been silent for a lease
+
+	command *command // the last one; nil before the first
+	request []byte   // the parts of a Request so far
+}
+
+// serve speaks the protocol of exec/wire until the host goes away or a command
+// leaves children behind. It returns nil in both cases.
+func serve(stdin, stdout *os.File) error {
+	if err := harden(); err != nil {
+		return err
+	}
+	// Whatever a command starts stays below this process, however often it
+	// forks or starts sessions.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl PR_SET_CHILD_SUBREAPER: %w", err)
+	}
+	s, err := newServer()
+	if err != nil {
+		return err
+	}
+	if err := s.attach(stdin, stdout); err != nil {
+		return err
+	}
+	hello := wire.Hello{
+		Version: wire.Version, PID: os.Getpid(),
+		Bash: s.has("bash"), Shell: s.has("sh"),
+	}
+	s.out.send(wire.TypeHello, hello.Append(nil))
+
+	frames := make(chan error, 1)
+	go func() { frames <- s.read() }()
+	select {
+	case err = <-frames:
+	case <-s.watch.C:
+		err = errors.New("no word from the host for the length of a lease")
+	}
+	// The host is gone: what it was waiting for is of no use to anyone.
+	if s.command != nil {
+		s.command.kill(0)
+		<-s.command.done
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// newServer opens what every command needs. Standard streams are not touched.
+func newServer() (*server, error) {
+	s := &server{oom: openOOMCounter(), shells: findShells(), lease: time.Minute}
+	var err error
+	if s.kids, err = openOOMScore(); err != nil {
+		return nil, err
+	}
+	if s.init, err = dialInit(); err != nil {
+		return nil, err
+	}
+	s.init.contact()
+	for i := range s.slot {
+		if s.slot[i], err = os.OpenFile(slotPath(i), os.O_RDONLY, 0); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *server) has(shell string) bool { return s.shells[shell].file != "" }
+
+// attach gives the server the pipes to the host.
+func (s *server) attach(stdin, stdout *os.File) error {
+	in, err := pollable(int(stdin.Fd()), "stdin")
+	if err != nil {
+		return err
+	}
+	out, err := pollable(int(stdout.Fd()), "stdout")
+	if err != nil {
+		return err
+	}
+	// A larger pipe saves switches to the engine's side; the limit for an
+	// unprivileged process is a matter of the machine, so failing is fine.
+	_, _ = unix.FcntlInt(stdout.Fd(), unix.F_SETPIPE_SZ, pipeSize)
+	s.in, s.out = wire.NewReader(in), newFrameWriter(out)
+	s.watch = time.NewTimer(s.lease)
+	return nil
+}
+
+// shell is a shell of the image.
+type shell struct {
+	name string // its path as people know it: its argv[0]
+	file string // behind all links, so that a start need not follow them
+}
+
+// findShells looks where images keep their shells. The image's PATH is not
+// asked: it may be broken, or a lure.
+func findShells() map[string]shell {
+	found := map[string]shell{}
+	for _, name := range []string{"bash", "sh"} {
+		for _, dir := range []string{"/bin", "/usr/bin", "/usr/local/bin"} {
+			path := filepath.Join(dir, name)
+			file, err := filepath.EvalSymlinks(path)
+			if err != nil {
+				continue
+			}
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				found[name] = shell{name: path, file: file}
+				break
+			}
+		}
+	}
+	return found
+}
+
+// read handles the host's frames until the stream ends.
+func (s *server) read() error {
+	for {
+		kind, payload, err := s.in.Next()
+		if err != nil {
+			return err
+		}
+		s.watch.Reset(s.lease)
+		if err := s.handle(kind, payload); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *server) handle(kind wire.Type, payload []byte) error {
+	switch kind {
+	case wire.TypeOpen:
+		open, err := wire.ParseOpen(payload)
+		if err != nil {
+			return err
+		}
+		if open.Version != wire.Version || open.Lease <= 0 {
+			return fmt.Errorf("%w: open version %d, lease %s", wire.ErrFrame, open.Version, open.Lease)
+		}
+		s.lease = open.Lease
+		s.watch.Reset(s.lease)
+		s.init.contact()
+	case wire.TypePing:
+		s.init.contact()
+		s.out.send(wire.TypePong, nil)
+	case wire.TypePart, wire.TypeRequest:
+		if len(s.request)+len(payload) > wire.MaxRequest {
+			return fmt.Errorf("%w: request above %d bytes", wire.ErrFrame, wire.MaxRequest)
+		}
+		s.request = append(s.request, payload...)
+		if kind == wire.TypeRequest {
+			return s.start()
+		}
+	case wire.TypeStdin:
+		if s.command != nil {
+			s.command.stdin.push(payload)
+		}
+	case wire.TypeStdinEnd:
+		if s.command != nil {
+			s.command.stdin.end()
+		}
+	case wire.TypeKill:
+		kill, err := wire.ParseKill(payload)
+		if err != nil {
+			return err
+		}
+		if s.command != nil && s.command.req.Seq == kill.Seq {
+			s.command.kill(kill.Grace)
+		}
+	default:
+		return fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
+	}
+	return nil
+}
+
+// start begins the command that has been requested. Whether it works or not,
+// the host is told by one Exit or one Failed.
+func (s *server) start() error {
+	req, err := wire.ParseRequest(s.request)
+	s.request = nil // a script of megabytes must not stay
+	if err != nil {
+		return err
+	}
+	if s.command != nil {
+		select {
+		case <-s.command.done:
+		default:
+			return fmt.Errorf("%w: a command is running", wire.ErrFrame)
+		}
+	}
+	s.init.contact()
+	s.command = newCommand(s, req)
+	go s.command.run() // closes done
+	return nil
+}
+
+// takeSlots locks one free slot of the session, or all of them for an exclusive
+// command, and returns the unlocking. It reports false if it cannot.
+func (s *server) takeSlots(exclusive bool) (release func(), ok bool) {
+	var taken []*os.File
+	release = func() {
+		for _, f := range taken {
+			_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		}
+	}
+	want := 1
+	if exclusive {
+		want = len(s.slot)
+	}
+	for _, f := range s.slot {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if taken = append(taken, f); len(taken) == want {
+				return release, true
+			}
+		} else if exclusive {
+			break
+		}
+	}
+	release()
+	return nil, false
+}
+
+// frameWriter writes frames of several goroutines, one at a time.
+type frameWriter struct {
+	mu   sync.Mutex
+	dst  io.Writer // guarded by mu
+	held []byte    // guarded by mu; frames that go out with the next one
+}
+
+func newFrameWriter(dst io.Writer) *frameWriter { return &frameWriter{dst: dst} }
+
+// send writes a control frame. If the host is gone the reading side notices.
+func (w *frameWriter) send(kind wire.Type, payload []byte) {
+	w.write(wire.AppendFrame(nil, kind, payload))
+}
+
+// hold keeps a copy of a small frame until the next write.
+func (w *frameWriter) hold(frame []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = append(w.held, frame...)
+}
+
+// write writes what is held and one whole frame, in one call where that is
+// cheap.
+func (w *frameWriter) write(frame []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.held) > 0 && len(frame) <= smallChunk:
+		w.held = append(w.held, frame...)
+		_, _ = w.dst.Write(w.held)
+	case len(w.held) > 0:
+		_, _ = w.dst.Write(w.held)
+		_, _ = w.dst.Write(frame)
+	default:
+		_, _ = w.dst.Write(frame)
+	}
+	w.held = w.held[:0]
+}

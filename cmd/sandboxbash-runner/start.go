@@ -1,0 +1,302 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// maxArgument is the longest single argument of execve with its closing NUL:
+// MAX_ARG_STRLEN of the kernel, 32 pages of 4 KiB.
+const maxArgument = 128 << 10
+
+// start forks the command. On a Failure there is no command.
+func (c *command) start() (wire.Failed, bool) {
+	// The child inherits the directory: one look at it, with the user's rights.
+	if err := as(c.req.UID, c.req.GID, func() error { return unix.Chdir(c.req.Dir) }); err != nil {
+		return failedDir(c.req.Dir, err), false
+	}
+	defer func() { _ = unix.Chdir("/") }()
+	path := c.req.Path
+	if path == "" {
+		if !c.server.has(c.req.Shell) {
+			return wire.Failed{Failure: wire.FailNoShell, Detail: c.req.Shell}, false
+		}
+		path = c.server.shells[c.req.Shell].file
+	}
+	child, err := c.openFiles()
+	defer closeAll(child)
+	if err != nil {
+		return failedErrno(err), false
+	}
+	c.oomKills = c.server.oom.read()
+	err = c.fork(path, child)
+	c.req.Script = nil // a script of megabytes must not stay
+	if err != nil {
+		for _, p := range c.out {
+			p.close()
+		}
+		c.stdin.close()
+		return failedErrno(fmt.Errorf("start %s: %w", path, err)), false
+	}
+	return wire.Failed{}, true
+}
+
+// fork starts the program with the highest OOM score.
+func (c *command) fork(path string, child []*os.File) error {
+	fds := make([]uintptr, len(child))
+	for i, f := range child {
+		fds[i] = f.Fd()
+	}
+	if err := c.server.kids.raise(); err != nil {
+		return fmt.Errorf("raise oom_score_adj: %w", err)
+	}
+	pid, err := syscall.ForkExec(path, c.argv(), &syscall.ProcAttr{
+		Env:   c.req.Env,
+		Files: fds,
+		Sys: &syscall.SysProcAttr{
+			Setsid: true,
+			// The supplementary groups were emptied by harden and are inherited.
+			Setctty:    c.onTerminal, // its standard input
+			Credential: &syscall.Credential{Uid: c.req.UID, Gid: c.req.GID, NoSetGroups: true},
+		},
+	})
+	if restoreErr := c.server.kids.restore(); restoreErr != nil && err == nil {
+		// This runner would be the kernel's first choice from now on. The host
+		// sees it end, and what it has started with it.
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		return fmt.Errorf("restore oom_score_adj: %w", restoreErr)
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid = pid
+	return nil
+}
+
+// argv is the program's argument list. A script that execve would not take as
+// one argument is read from file descriptor 3.
+func (c *command) argv() []string {
+	if c.req.Path != "" {
+		return append([]string{filepath.Base(c.req.Path)}, c.req.Args...)
+	}
+	// With its full path bash need not look itself up in PATH.
+	argv := []string{c.server.shells[c.req.Shell].name}
+	if c.req.Shell == "bash" {
+		argv = append(argv, "--noprofile", "--norc")
+	}
+	if c.scriptInFile() {
+		argv = append(argv, "/proc/self/fd/3")
+	} else {
+		argv = append(argv, "-c", string(c.req.Script), c.req.Shell)
+	}
+	return append(argv, c.req.Args...)
+}
+
+func (c *command) scriptInFile() bool { return len(c.req.Script) >= maxArgument }
+
+// openFiles makes the command's standard streams, and the file of its script if
+// it needs one. It returns the child's ends, also with an error.
+func (c *command) openFiles() (child []*os.File, err error) {
+	if c.onTerminal {
+		return c.openTerminal()
+	}
+	in, err := c.openStdin()
+	if err != nil {
+		return nil, err
+	}
+	child = append(child, in)
+	c.out[0], in, err = newOutPipe(wire.TypeStdout)
+	if err != nil {
+		return child, err
+	}
+	child = append(child, in)
+	if c.req.Merged {
+		in, err = duplicate(in)
+	} else {
+		c.out[1], in, err = newOutPipe(wire.TypeStderr)
+	}
+	if err != nil {
+		return child, err
+	}
+	child = append(child, in)
+	if !c.scriptInFile() {
+		return child, nil
+	}
+	script, err := scriptFile(c.req.Script)
+	if err != nil {
+		return child, err
+	}
+	return append(child, script), nil
+}
+
+// openTerminal is openFiles for a command on this process's own terminal.
+func (c *command) openTerminal() (child []*os.File, err error) {
+	if c.scriptInFile() {
+		return nil, unix.E2BIG
+	}
+	for _, f := range []*os.File{os.Stdin, os.Stdin, os.Stdin} {
+		f, err := duplicate(f)
+		if err != nil {
+			return child, err
+		}
+		child = append(child, f)
+	}
+	return child, nil
+}
+
+func (c *command) openStdin() (*os.File, error) {
+	if !c.req.Stdin {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		return os.NewFile(uintptr(fd), os.DevNull), nil
+	}
+	r, w, err := openPipe()
+	if err != nil {
+		return nil, err
+	}
+	if c.stdin.w, err = pollable(w, "stdin"); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(r), "stdin"), nil
+}
+
+// openPipe makes a pipe that the session's user may open again by its path in
+// /proc, as `echo >/dev/stderr` does, although uid 0 has made it.
+func openPipe() (r, w int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, -1, fmt.Errorf("pipe: %w", err)
+	}
+	if err := unix.Fchmod(p[1], 0o666); err != nil {
+		unix.Close(p[0])
+		unix.Close(p[1])
+		return -1, -1, fmt.Errorf("fchmod pipe: %w", err)
+	}
+	return p[0], p[1], nil
+}
+
+func newOutPipe(kind wire.Type) (*outPipe, *os.File, error) {
+	r, w, err := openPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := pollable(r, "output")
+	if err != nil {
+		return nil, nil, err
+	}
+	return &outPipe{kind: kind, r: file}, os.NewFile(uintptr(w), "output"), nil
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dup: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// scriptFile holds a script in memory, readable by its path in /proc.
+func scriptFile(script []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("script", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "script")
+	if _, err := f.Write(script); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write script: %w", err)
+	}
+	if err := unix.Fchmod(fd, 0o444); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("fchmod script: %w", err)
+	}
+	return f, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func failedDir(dir string, err error) wire.Failed {
+	failed := wire.Failed{Failure: wire.FailDirDenied, Detail: dir, Errno: errno(err)}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		failed.Failure = wire.FailDirMissing
+	case errors.Is(err, unix.ENOTDIR):
+		failed.Failure = wire.FailDirNotDir
+	}
+	return failed
+}
+
+func failedErrno(err error) wire.Failed {
+	failed := wire.Failed{Failure: wire.FailOther, Errno: errno(err), Detail: err.Error()}
+	switch unix.Errno(failed.Errno) {
+	case unix.E2BIG:
+		failed.Failure = wire.FailTooBig
+	case unix.EAGAIN, unix.ENOMEM:
+		failed.Failure = wire.FailResources
+	}
+	return failed
+}
+
+func errno(err error) int {
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		return int(e)
+	}
+	return 0
+}
+
+// oomCounter reads how often the kernel has killed in this container's memory
+// cgroup.
+type oomCounter struct{ f *os.File }
+
+// openOOMCounter finds the counter: cgroup v2, else v1. Without one nothing is
+// ever called an OOM kill.
+func openOOMCounter() *oomCounter {
+	for _, path := range []string{
+		"/sys/fs/cgroup/memory.events",
+		"/sys/fs/cgroup/memory/memory.oom_control",
+	} {
+		if f, err := os.Open(path); err == nil {
+			return &oomCounter{f: f}
+		}
+	}
+	return &oomCounter{}
+}
+
+func (o *oomCounter) read() int64 {
+	if o.f == nil {
+		return 0
+	}
+	var b [256]byte
+	n, _ := o.f.ReadAt(b[:], 0)
+	return parseOOMKills(b[:n])
+}
+
+// parseOOMKills reads the number behind "oom_kill " at the start of a line.
+func parseOOMKills(b []byte) int64 {
+	const key = "oom_kill "
+	for line := range lines(b) {
+		if len(line) > len(key) && string(line[:len(key)]) == key {
+			n, _ := strconv.ParseInt(string(line[len(key):]), 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"iter"
+	"os"
+	"sync"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// stdinPipe feeds a command's standard input. It takes at most
+// wire.StdinWindow bytes ahead of the command, so that the host's other frames
+// are never stuck behind a command that does not read.
+type stdinPipe struct {
+	out *frameWriter
+	seq uint64
+	w   *os.File // nil without a standard input
+
+	mu    sync.Mutex
+	queue [][]byte // guarded by mu
+	size  int      // guarded by mu; bytes in queue
+	ended bool     // guarded by mu; nothing follows
+	wake  chan struct{}
+}
+
+func newStdinPipe(out *frameWriter, seq uint64) *stdinPipe {
+	return &stdinPipe{out: out, seq: seq, wake: make(chan struct{}, 1)}
+}
+
+// push queues bytes for the command. What exceeds the window is dropped: no
+// host of ours sends it.
+func (p *stdinPipe) push(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.size+len(b) > wire.StdinWindow {
+		return
+	}
+	p.queue = append(p.queue, bytes.Clone(b))
+	p.size += len(b)
+	p.signal()
+}
+
+// end says that nothing follows.
+func (p *stdinPipe) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.signal()
+}
+
+func (p *stdinPipe) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pump writes what is pushed until the end, or until nobody reads any more.
+func (p *stdinPipe) pump() {
+	defer p.close()
+	for range p.wake {
+		for {
+			p.mu.Lock()
+			queue, ended := p.queue, p.ended
+			p.queue, p.size = nil, 0
+			p.mu.Unlock()
+			for _, b := range queue {
+				if _, err := p.w.Write(b); err != nil {
+					return
+				}
+				taken := wire.Taken{Seq: p.seq, Bytes: uint64(len(b))}
+				p.out.send(wire.TypeTaken, taken.Append(nil))
+			}
+			if len(queue) == 0 {
+				if ended {
+					return
+				}
+				break
+			}
+		}
+	}
+}
+
+// close ends the command's standard input. It unblocks pump: when the command
+// has ended nobody takes the rest.
+func (p *stdinPipe) close() {
+	if p.w != nil {
+		p.w.Close()
+	}
+}
+
+// lines yields the lines of b without their ends.
+func lines(b []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			line, rest, _ := bytes.Cut(b, []byte{'\n'})
+			if !yield(line) {
+				return
+			}
+			b = rest
+		}
+	}
+}

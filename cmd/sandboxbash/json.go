@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// printJSON writes one document, on one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// resultJSON is a command's result as --json prints it. Where there is none,
+// Error is set, Reason is null, and the output is what there was so far.
+type resultJSON struct {
+	Stdout          string          `json:"stdout"`
+	Stderr          string          `json:"stderr"`
+	Reason          *exec.Reason    `json:"reason"`
+	ExitCode        *int            `json:"exitCode"` // null unless exited, signalled or oom-killed
+	Signal          string          `json:"signal,omitempty"`
+	WallTimeMs      int64           `json:"wallTimeMs"`
+	Usage           usageJSON       `json:"usage"`
+	Bytes           bytesJSON       `json:"bytes"`                     // written by the command
+	Binary          bool            `json:"binary,omitempty"`          // the text is not faithful: it has NULs, or is not UTF-8
+	Killed          string          `json:"killed,omitempty"`          // how far the kill had to go
+	LeftoversKilled bool            `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
+	Background      int             `json:"background,omitempty"`      // processes that live on
+	Session         string          `json:"session"`
+	Artifact        *artifactJSON   `json:"artifact,omitempty"`
+	Truncation      *truncationJSON `json:"truncation,omitempty"`
+	Notes           []string        `json:"notes,omitempty"`
+	Error           *errorJSON      `json:"error,omitempty"`
+}
+
+type usageJSON struct {
+	CPUMs       int64 `json:"cpuMs"`
+	MaxRSSBytes int64 `json:"maxRssBytes"`
+}
+
+type bytesJSON struct {
+	Stdout int64 `json:"stdout"`
+	Stderr int64 `json:"stderr"`
+}
+
+type artifactJSON struct {
+	ID       string `json:"id"`
+	Path     string `json:"path,omitempty"`
+	Bytes    int64  `json:"bytes"`
+	Complete bool   `json:"complete"`
+	Cause    string `json:"cause,omitempty"` // why it is not
+}
+
+type truncationJSON struct {
+	Stdout *sink.Truncation `json:"stdout,omitempty"`
+	Stderr *sink.Truncation `json:"stderr,omitempty"`
+}
+
+type errorJSON struct {
+	Outcome exec.Outcome `json:"outcome"`
+	Cause   string       `json:"cause"`
+	Message string       `json:"message"`
+}
+
+// newResultJSON is the document for a result, or for an error and what came
+// before it.
+func newResultJSON(res sandbox.Result, err error) resultJSON {
+	out := res.Output
+	j := resultJSON{
+		Stdout: out.Stdout.Text(), Stderr: out.Stderr.Text(),
+		Bytes:  bytesJSON{Stdout: out.Stdout.Bytes, Stderr: out.Stderr.Bytes},
+		Binary: out.Stdout.Binary || out.Stderr.Binary, Session: res.Session, Artifact: newArtifactJSON(out.Artifact),
+	}
+	if out.Truncated() {
+		j.Truncation = &truncationJSON{Stdout: out.Stdout.Truncation, Stderr: out.Stderr.Truncation}
+	}
+	if err != nil {
+		v := judge(err)
+		j.Error = &errorJSON{Outcome: v.outcome, Cause: v.cause, Message: wordsOf(err)}
+		return j
+	}
+	j.Reason = &res.Reason
+	j.WallTimeMs = res.Elapsed.Milliseconds()
+	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
+	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr}
+	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
+	switch res.Reason { //nolint:exhaustive // the others have no exit code
+	case exec.Exited, exec.Signalled, exec.OOMKilled:
+		code := commandStatus(res.Status)
+		j.ExitCode = &code
+	}
+	if res.Signal != 0 {
+		j.Signal = signalName(res.Signal)
+	}
+	return j
+}
+
+// newArtifactJSON is nil where no file was wanted or could be named.
+func newArtifactJSON(a sink.Artifact) *artifactJSON {
+	if !a.Stored && a.Cause == "" {
+		return nil
+	}
+	return &artifactJSON{ID: a.ID, Path: a.Path, Bytes: a.Bytes, Complete: a.Complete, Cause: a.Cause}
+}
+
+// signalNames are Linux's, in the order of their numbers from 1: sessions run
+// there, whatever this machine is.
+var signalNames = [...]string{
+	"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+	"STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+}
+
+const firstRealtime = 34 // SIGRTMIN of the GNU C library
+
+func signalName(n int) string {
+	switch {
+	case n >= 1 && n <= len(signalNames):
+		return "SIG" + signalNames[n-1]
+	case n >= firstRealtime:
+		return fmt.Sprintf("SIGRTMIN+%d", n-firstRealtime)
+	default:
+		return "SIG" + strconv.Itoa(n)
+	}
+}

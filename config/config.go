@@ -1,0 +1,193 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config is the configuration of one process. It is never changed after Load.
+type Config struct {
+	File string // that was read; "" if there is none
+
+	Engine    string
+	Image     string // "" is the default image
+	Profile   string
+	Network   string
+	Runtime   string
+	User      string // "UID[:GID]", or ""
+	Workspace string
+	Limits    Limits
+	Session   Session
+
+	Shell   string
+	Timeout time.Duration // positive
+	Grace   time.Duration // positive
+	Run     Run
+	Env     Env
+	Secrets []Secret
+
+	Output    Output
+	Artifacts Artifacts
+
+	JSON     bool
+	Quiet    bool
+	ExitCode bool // of session diff
+	All      bool // of image rm
+}
+
+// Limits of a session. Zero is the profile's default.
+type Limits struct {
+	Memory int64 // bytes
+	CPUs   float64
+	Pids   int64
+	Disk   int64 // bytes
+}
+
+// Session says how long sessions live and what is prepared for them.
+type Session struct {
+	ID    string
+	Idle  time.Duration // at least a second
+	Warm  int
+	Ahead int
+}
+
+// Run is what a single call says.
+type Run struct {
+	Dir       string
+	Stdin     bool
+	Exclusive bool
+	File      string
+}
+
+// Env is what of the environment commands get.
+type Env struct {
+	Pass []string // names
+	Set  []string // K=V
+}
+
+// From says where a secret's value comes from.
+type From string
+
+// Sources of a secret.
+const (
+	FromEnv     From = "env"     // Source is a variable's name
+	FromFile    From = "file"    // Source is an absolute path
+	FromCommand From = "command" // Source is a command line for the system's shell
+)
+
+// Secret names a value that is masked in all output.
+type Secret struct {
+	Name   string `mapstructure:"name"`
+	From   From   `mapstructure:"from"`
+	Source string `mapstructure:"source"` // never ""
+	Inject bool   `mapstructure:"inject"` // commands get it as the variable Name
+}
+
+// Output says what becomes of a command's output.
+type Output struct {
+	Limit  int64 // bytes; 0: none
+	Window int64 // bytes
+}
+
+// Artifacts says what is kept of output. Sizes are in bytes.
+type Artifacts struct {
+	Dir        string // "" is the default
+	Mode       string
+	Retention  time.Duration
+	Max        int64
+	SessionMax int64
+	TotalMax   int64
+	Bytes      string // a range
+	Lines      string // a range
+}
+
+// Error says what is wrong with the configuration, and where. It never holds
+// the value of a list or of a secret.
+type Error struct {
+	Key    string
+	Origin string // a flag, a variable or a file
+	Text   string // what is wrong
+	Hint   string // what is accepted
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s (from %s): %s", e.Key, e.Origin, e.Text)
+	if e.Hint != "" {
+		text += ": " + e.Hint
+	}
+	return text
+}
+
+// build reads every setting. All that is wrong is reported at once.
+func (r *reader) build() (*Config, error) {
+	c := &Config{
+		File:   r.file,
+		Engine: r.text("engine"), Image: r.text("image"), Profile: r.text("profile"), Network: r.text("network"),
+		Runtime: r.text("runtime"), User: r.text("user"), Workspace: r.text("workspace"),
+		Limits: Limits{
+			Memory: r.size("limits.memory"), CPUs: r.number("limits.cpus"),
+			Pids: r.count("limits.pids"), Disk: r.size("limits.disk"),
+		},
+		Session: Session{
+			ID: r.text("session.id"), Idle: r.duration("session.idle"),
+			Warm: int(r.count("session.warm")), Ahead: int(r.count("session.ahead")),
+		},
+		Shell: r.text("shell"), Timeout: r.duration("timeout"), Grace: r.duration("grace"),
+		Run: Run{
+			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), File: r.text("run.file"),
+		},
+		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
+		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
+		Artifacts: Artifacts{
+			Dir: r.text("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
+			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),
+			Bytes: r.text("artifacts.bytes"), Lines: r.text("artifacts.lines"),
+		},
+		JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
+	}
+	c.Secrets = r.secrets()
+	r.validate(c)
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	return c, nil
+}
+
+// Bounds of settings that have some beside their kind's.
+const (
+	maxWindow = 64 << 20 // bytes, kept in memory for each stream
+	maxWarm   = 64       // sessions
+	maxAhead  = 8        // runners; a session has no more
+)
+
+func (r *reader) validate(c *Config) {
+	positive := func(key string, d time.Duration) {
+		if d <= 0 {
+			r.bad(key, "it must be more than 0", "give a duration such as 30s; there is no longest one")
+		}
+	}
+	positive("timeout", c.Timeout)
+	positive("grace", c.Grace)
+	positive("artifacts.retention", c.Artifacts.Retention)
+	if c.Session.Idle < time.Second {
+		r.bad("session.idle", "it must be at least 1s", "")
+	}
+	if c.Output.Window < 1 || c.Output.Window > maxWindow {
+		r.bad("output.window", "it must be between 1 byte and 64m", "")
+	}
+	if c.Session.Warm > maxWarm {
+		r.bad("session.warm", fmt.Sprintf("it must be at most %d", maxWarm), "")
+	}
+	if c.Session.Ahead > maxAhead {
+		r.bad("session.ahead", fmt.Sprintf("it must be at most %d", maxAhead), "")
+	}
+	for key, n := range map[string]int64{
+		"artifacts.max": c.Artifacts.Max, "artifacts.session-max": c.Artifacts.SessionMax, "artifacts.total-max": c.Artifacts.TotalMax,
+	} {
+		if n <= 0 {
+			r.bad(key, "it must be more than 0", "to keep nothing set artifacts.mode to never")
+		}
+	}
+	r.validateEnv(c)
+}

@@ -1,0 +1,303 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// reader takes settings from their sources and remembers what was wrong.
+type reader struct {
+	v          *viper.Viper
+	file       string                 // "" if none was read
+	inFile     map[string]bool        // keys
+	inEnv      map[string]string      // key: value
+	flags      map[string]*pflag.Flag // key: flag that was given
+	secretName func(string) bool
+	failed     map[string]bool // keys
+	errs       []error
+}
+
+// origin says where the value of a key came from.
+func (r *reader) origin(key string) string {
+	s, _ := Lookup(key)
+	if f := r.flags[key]; f != nil {
+		return "--" + f.Name
+	}
+	if _, ok := r.inEnv[key]; ok {
+		return s.Env()
+	}
+	if r.inFile[key] {
+		return r.file
+	}
+	return "the default"
+}
+
+// bad remembers an error, the first of each key.
+func (r *reader) bad(key, text, hint string) {
+	if r.failed[key] {
+		return
+	}
+	r.failed[key] = true
+	r.errs = append(r.errs, &Error{Key: key, Origin: r.origin(key), Text: text, Hint: hint})
+}
+
+// maxShown bounds what an error repeats of a value.
+const maxShown = 64 // bytes
+
+func shown(value string) string {
+	if len(value) > maxShown {
+		value = strings.ToValidUTF8(value[:maxShown], "") + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// text returns the value of a setting of one value.
+func (r *reader) text(key string) string {
+	var value string
+	switch v := r.v.Get(key).(type) {
+	case nil:
+	case string:
+		value = v
+	case bool, int, int64, uint64, float64:
+		value = fmt.Sprint(v)
+	default:
+		r.bad(key, "it must be a single value, not a list or a table", "")
+		return ""
+	}
+	s, _ := Lookup(key)
+	if s.Kind == Choice && !slices.Contains(s.Choices, value) {
+		r.bad(key, shown(value)+" is unknown", "it can be "+strings.Join(s.Choices, " or "))
+	}
+	if strings.IndexByte(value, 0) >= 0 {
+		r.bad(key, "it has a NUL byte", "")
+	}
+	return value
+}
+
+func (r *reader) size(key string) int64 {
+	value := r.text(key)
+	if value == "" {
+		return 0
+	}
+	n, err := units.RAMInBytes(value)
+	if err != nil || n < 0 {
+		r.bad(key, shown(value)+" is no size", "give bytes, or a number with a unit k, m, g or t, as in 512m or 2g")
+		return 0
+	}
+	return n
+}
+
+func (r *reader) count(key string) int64 {
+	value := r.text(key)
+	if value == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 0 {
+		r.bad(key, shown(value)+" is no count", "give a whole number from 0 on, as in 512")
+		return 0
+	}
+	return n
+}
+
+func (r *reader) number(key string) float64 {
+	value := r.text(key)
+	if value == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
+		r.bad(key, shown(value)+" is no number", "give a number from 0 on, as in 2 or 1.5")
+		return 0
+	}
+	return n
+}
+
+func (r *reader) on(key string) bool {
+	value := r.text(key)
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		r.bad(key, shown(value)+" is neither true nor false", "")
+	}
+	return on
+}
+
+func (r *reader) duration(key string) time.Duration {
+	value := r.text(key)
+	d, ok := parseDuration(value)
+	if !ok {
+		r.bad(key, shown(value)+" is no duration", "give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds")
+	}
+	return d
+}
+
+// parseDuration reads "1h30m", "14d", or seconds.
+func parseDuration(text string) (time.Duration, bool) {
+	scale := func(number string, unit time.Duration) (time.Duration, bool) {
+		n, err := strconv.ParseFloat(number, 64)
+		n *= float64(unit)
+		if err != nil || math.IsNaN(n) || n < 0 || n >= math.MaxInt64 {
+			return 0, false
+		}
+		return time.Duration(n), true
+	}
+	if d, ok := scale(text, time.Second); ok {
+		return d, true
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		return scale(days, 24*time.Hour)
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0
+}
+
+// list returns the values of a setting of many.
+func (r *reader) list(key string) []string {
+	s, _ := Lookup(key)
+	if f := r.flags[key]; f != nil {
+		if v, ok := f.Value.(interface{ GetSlice() []string }); ok {
+			return v.GetSlice()
+		}
+	}
+	if text, ok := r.inEnv[key]; ok {
+		separator := ","
+		if s.Kind == Lines {
+			separator = "\n"
+		}
+		var out []string
+		for part := range strings.SplitSeq(text, separator) {
+			if s.Kind == List {
+				part = strings.TrimSpace(part)
+			}
+			if part != "" {
+				out = append(out, part)
+			}
+		}
+		return out
+	}
+	var out []string
+	switch v := r.v.Get(key).(type) {
+	case nil:
+	case string:
+		if v != "" {
+			out = append(out, v)
+		}
+	case []string: // a flag that was not given
+		out = append(out, v...)
+	case []any:
+		for _, one := range v {
+			text, ok := one.(string)
+			if !ok {
+				r.bad(key, "it must be a list of texts", "put quotes around each")
+				return nil
+			}
+			out = append(out, text)
+		}
+	default:
+		r.bad(key, "it must be a list of texts", "")
+	}
+	return out
+}
+
+// envName is the grammar of environment names that a command may be given.
+var envName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+
+// validateEnv refuses what would let a secret in unnoticed. Values are never
+// repeated.
+func (r *reader) validateEnv(c *Config) {
+	for _, kv := range c.Env.Set {
+		name, _, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok && envName.MatchString(name):
+			r.bad("env.set", name+" has no value", "give "+name+"=VALUE, or name it in env.pass to pass this environment's value on")
+		case !envName.MatchString(name):
+			r.bad("env.set", "Invalid bash env name: "+shownName(name), "names have letters, digits and _, and begin with no digit")
+		}
+	}
+	for _, name := range c.Env.Pass {
+		switch {
+		case !envName.MatchString(name):
+			r.bad("env.pass", "Invalid bash env name: "+shownName(name), "give names only, without values")
+		case r.secretName != nil && r.secretName(name):
+			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked",
+				fmt.Sprintf("take it out and add it to the configuration file as `secrets: [{name: %s, from: env, inject: true}]`", name))
+		}
+	}
+}
+
+// shownName shows a bad name up to anything that may be a value.
+func shownName(name string) string {
+	name, _, _ = strings.Cut(name, "=")
+	return shown(name)
+}
+
+// secretNameForm is what a mask can show; see package sink.
+var secretNameForm = regexp.MustCompile(`\A[A-Za-z0-9_.-]{1,128}\z`)
+
+func (r *reader) secrets() []Secret {
+	raw := r.v.Get(secretsKey)
+	if raw == nil {
+		return nil
+	}
+	var list []Secret
+	dec, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &list, ErrorUnused: true})
+	if err == nil {
+		err = dec.Decode(raw)
+	}
+	if err != nil {
+		// The decoder's words repeat values.
+		r.badSecret("it is not understood", "give a list of {name, from: env|file|command, source, inject: true|false}, and nothing else")
+		return nil
+	}
+	seen := map[string]bool{}
+	for i := range list {
+		r.checkSecret(i, &list[i], seen)
+	}
+	return list
+}
+
+func (r *reader) badSecret(text, hint string) {
+	r.errs = append(r.errs, &Error{Key: secretsKey, Origin: r.file, Text: text, Hint: hint})
+}
+
+func (r *reader) checkSecret(i int, s *Secret, seen map[string]bool) {
+	if !secretNameForm.MatchString(s.Name) {
+		r.badSecret(fmt.Sprintf("entry %d has no usable name", i+1), "names have letters, digits, _, - and ., at most 128 of them")
+		return
+	}
+	if seen[s.Name] {
+		r.badSecret(s.Name+" is there twice", "give each secret a name of its own")
+	}
+	seen[s.Name] = true
+	if s.Inject && !envName.MatchString(s.Name) {
+		r.badSecret(s.Name+" cannot be injected", "its name becomes a variable's: use letters, digits and _, and begin with no digit")
+	}
+	switch s.From {
+	case FromEnv:
+		if s.Source == "" {
+			s.Source = s.Name
+		}
+	case FromFile:
+		if s.Source != "" && !filepath.IsAbs(s.Source) {
+			s.Source = filepath.Join(filepath.Dir(r.file), s.Source)
+		}
+	case FromCommand:
+	default:
+		r.badSecret(fmt.Sprintf("%s: from is %s", s.Name, shown(string(s.From))), "it can be env, file or command")
+		return
+	}
+	if s.Source == "" {
+		r.badSecret(s.Name+" has no source", "give the path of the file, or the command line, as source")
+	}
+}

@@ -1,0 +1,135 @@
+// Package docs keeps the documents true where a test can: the table of settings
+// is the program's, and every link between documents leads somewhere.
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/config"
+)
+
+var update = flag.Bool("update", false, "write the table of settings into configuration.md")
+
+// Lines of configuration.md around what this test writes.
+const (
+	tableBegin = "<!-- settings: written by go test ./docs -update -->\n"
+	tableEnd   = "<!-- end of settings -->\n"
+)
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	const file = "configuration.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegin)
+	got, after, closed := strings.Cut(rest, tableEnd)
+	if !ok || !closed {
+		t.Fatalf("%s has no lines %q and %q", file, tableBegin, tableEnd)
+	}
+	want := table()
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not show the settings as they are: run go test ./docs -update\ngot:\n%swant:\n%s", file, got, want)
+	}
+	if err := os.WriteFile(file, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// table is the table of all settings.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| key | variable | flag | default | meaning |\n|---|---|---|---|---|\n")
+	for _, s := range config.Settings() {
+		flagged := ""
+		if s.Flag != "" {
+			flagged = "`--" + s.Flag + "`"
+		}
+		if s.Short != "" {
+			flagged += ", `-" + s.Short + "`"
+		}
+		value := ""
+		if s.Default != "" {
+			value = "`" + s.Default + "`"
+		}
+		usage := s.Usage
+		if s.Kind == config.Choice {
+			usage += " (" + strings.Join(s.Choices, ", ") + ")"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.Key, s.Env(), flagged, value, strings.ReplaceAll(usage, "|", `\|`))
+	}
+	return b.String()
+}
+
+// TestReadme holds README.md to the example that the compiler sees.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, begins := strings.Cut(string(source), "// readme:begin\n\n")
+	example, _, ends := strings.Cut(rest, "\n// readme:end\n")
+	if !begins || !ends {
+		t.Fatal("example_test.go has lost its marks")
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "```go\n"+example+"```\n") {
+		t.Errorf("README.md does not show the example as it is:\n%s", example)
+	}
+}
+
+// link is a Markdown link to a file: the parenthesis up to an anchor.
+var link = regexp.MustCompile(`\]\(([^)#\s]+)`)
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	var files []string
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".md":
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			checked++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s links to %s, which is not there", file, m[1])
+			}
+		}
+	}
+	if checked == 0 {
+		t.Errorf("no link found in %d files", len(files))
+	}
+}

@@ -1,0 +1,148 @@
+// Command bench measures sandboxbash and, in the same run and taking turns with
+// it, what it is compared with: local bash, the raw exec API and the docker
+// command. It writes the result as a page of Markdown.
+//
+// It is a measuring program and no black-box test: unlike everything else below
+// e2e it imports packages of ours, because much of what it measures is the
+// library. It needs an engine on this very machine, and removes from it all that
+// it has made, also when it is interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// options are the command line.
+type options struct {
+	binary string
+	image  string
+	out    string
+	only   *regexp.Regexp
+	sizes  sizes
+	line   string // the command line itself, for the page
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opts, err := parse(args, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitUsage
+	}
+	p, err := measure(ctx, opts, stderr)
+	if p != nil {
+		p.write(stdout)
+	}
+	if err == nil && opts.out != "" {
+		err = p.save(opts.out)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitFailure
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	o := options{sizes: full, line: strings.Join(append([]string{"go run ./e2e/bench"}, args...), " ")}
+	flags.StringVar(&o.binary, "binary", "bin/sandboxbash", "the program to measure")
+	flags.StringVar(&o.image, "image", "host", "the image of all containers: a reference, an ID or host")
+	flags.StringVar(&o.out, "out", "", "the file to write; none if a measurement fails")
+	flags.BoolFunc("quick", "take few samples: shows that it works, not how fast", func(string) error {
+		o.sizes = quick
+		return nil
+	})
+	flags.Func("only", "a regular expression of the measurements to take: "+strings.Join(names(), ", "), func(text string) error {
+		var err error
+		o.only, err = regexp.Compile(text)
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: give flags only", flags.Arg(0))
+	}
+	if len(o.selected()) == 0 {
+		return o, fmt.Errorf("-only %s selects nothing of %s", o.only, strings.Join(names(), ", "))
+	}
+	return o, nil
+}
+
+// measurement is a part of the page. Its rows are valid also with an error.
+type measurement struct {
+	name  string
+	title string
+	take  func(ctx context.Context, l *lab) ([]row, error)
+}
+
+// measurements are all there are, in the page's order.
+var measurements = []measurement{
+	{"echo", "`echo hi` in a warm session", echo},
+	{"oneshot", "One command from the command line", oneshot},
+	{"start", "Start of a session to its first result", start},
+	{"warm", "Start with a pool of prepared sessions", warm},
+	{"output", "Output", output},
+	{"workers", "16 workers over 4 sessions", workers},
+	{"endurance", "Many commands in one session", endurance},
+}
+
+func names() []string {
+	var all []string
+	for _, m := range measurements {
+		all = append(all, m.name)
+	}
+	return all
+}
+
+func (o options) selected() []measurement {
+	var chosen []measurement
+	for _, m := range measurements {
+		if o.only == nil || o.only.MatchString(m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen
+}
+
+// measure takes the selected measurements, all of them even if one fails.
+func measure(ctx context.Context, o options, progress io.Writer) (p *page, err error) {
+	l, err := openLab(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	p = &page{machine: l.machine(ctx), line: o.line, date: time.Now().UTC(), quick: o.sizes == quick}
+	for _, m := range o.selected() {
+		if ctx.Err() != nil {
+			return p, errors.Join(err, context.Cause(ctx))
+		}
+		fmt.Fprintln(progress, "measuring:", m.title)
+		rows, failed := m.take(ctx, l)
+		p.sections = append(p.sections, section{m.title, rows})
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", m.name, failed))
+		}
+	}
+	return p, err
+}

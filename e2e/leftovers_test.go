@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scriptVariable marks every process that a script starts on this host. Nothing
+// of the host's environment enters a container, so it marks no other.
+const scriptVariable = "E2E_SCRIPT"
+
+// settle is how long the engine has to finish what it does in the background
+// after it has answered.
+const settle = 3 * time.Second
+
+// leftovers says what is left of things with these names on the engine and of
+// the processes that a script has started. It removes all of it.
+func leftovers(names []string, work string) []string {
+	var left []string
+	for deadline := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) {
+		left = append(engineThings(names), scriptProcesses(work)...)
+		if len(left) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	for _, p := range processes(func(p process) bool { return p.of(work) }) {
+		if left, err := os.FindProcess(p.pid); err == nil {
+			_ = left.Kill()
+		}
+	}
+	for _, name := range names {
+		// The engine cannot remove directories that lie too deep.
+		if dir, err := exec.Command("docker", "volume", "inspect", "-f", "{{.Mountpoint}}", name).Output(); err == nil {
+			_ = exec.Command("find", strings.TrimSpace(string(dir)), "-mindepth", "1", "-maxdepth", "1", "-exec", "rm", "-rf", "{}", "+").Run()
+		}
+		for _, args := range [][]string{{"rm", "-fv", name}, {"volume", "rm", "-f", name}, {"network", "rm", name}} {
+			_ = exec.Command("docker", args...).Run()
+		}
+	}
+	return left
+}
+
+// engineThings lists the containers, volumes and networks with these names.
+func engineThings(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	var left []string
+	for what, args := range map[string][]string{
+		"container": {"ps", "-a", "--format", "{{.Names}}"},
+		"volume":    {"volume", "ls", "--format", "{{.Name}}"},
+		"network":   {"network", "ls", "--format", "{{.Name}}"},
+	} {
+		out, err := exec.Command("docker", args...).Output()
+		if err != nil {
+			left = append(left, fmt.Sprintf("%s: cannot tell: %v", what, err))
+			continue
+		}
+		for name := range strings.FieldsSeq(string(out)) {
+			if slices.Contains(names, name) {
+				left = append(left, what+" "+name)
+			}
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+func scriptProcesses(work string) []string {
+	var left []string
+	for _, p := range processes(func(p process) bool { return p.of(work) }) {
+		left = append(left, p.String())
+	}
+	return left
+}
+
+// process is one of this host, containers' included.
+type process struct {
+	pid     int
+	command string // its argv, separated by spaces
+	environ []byte
+}
+
+func (p process) String() string { return fmt.Sprintf("process %d: %s", p.pid, p.command) }
+
+// of reports whether a script started it on the host; "" stands for any script.
+func (p process) of(work string) bool {
+	mark := scriptVariable + "="
+	if work != "" {
+		mark += work + "\x00"
+	}
+	return bytes.Contains(append(append([]byte{0}, p.environ...), 0), []byte("\x00"+mark))
+}
+
+// processes lists what a filter picks of all processes but this one.
+func processes(pick func(process) bool) []process {
+	var list []process
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		argv, err := os.ReadFile(dir + "/cmdline")
+		if err != nil || len(argv) == 0 { // gone, a zombie, or the kernel's
+			continue
+		}
+		environ, _ := os.ReadFile(dir + "/environ")
+		p := process{pid: pid, command: strings.ReplaceAll(strings.TrimRight(string(argv), "\x00"), "\x00", " "), environ: environ}
+		if pick(p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// inContainers lists the processes that no script has started on the host and
+// whose arguments or environment match.
+func inContainers(pattern *regexp.Regexp) []process {
+	return processes(func(p process) bool {
+		return !p.of("") && (pattern.MatchString(p.command) || pattern.Match(p.environ))
+	})
+}

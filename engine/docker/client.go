@@ -1,0 +1,349 @@
+// Package docker speaks to a Docker engine, and to those that answer in its
+// place, such as Podman. It is the only package that knows the Docker client;
+// what it takes and returns are the types and errors of package engine.
+//
+// Every call that does not stream ends within 30 seconds, also when the caller
+// sets no deadline. Calls that only read are tried once more when the
+// connection broke under them; no other call is ever repeated.
+package docker
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs/pkg/errhttp"
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/versions"
+	"github.com/docker/docker/client"
+	"github.com/docker/go-connections/sockets"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// minAPI is the oldest API that can be told everything a session needs:
+// CgroupnsMode came with it (Docker 20.10).
+const minAPI = "1.41"
+
+// maxError bounds what is read of an engine's answer that is an error.
+const maxError = 64 << 10
+
+// maxInspect bounds what is read of an exec's state; a longer answer is an error.
+const maxInspect = 1 << 20
+
+// Client is a connection to one engine. Its methods may be called concurrently.
+// Make it with Connect; the zero Client is of no use.
+type Client struct {
+	api       *client.Client
+	transport *http.Transport
+	http      *http.Client // over transport, for what api does not tell
+	url       *url.URL     // of the engine, as the Docker client splits it
+	address   string
+	configDir string
+
+	mu      sync.Mutex
+	product string // guarded by mu; "" until asked for
+}
+
+// Connect finds the engine that the options and the environment name, and
+// agrees on an API version with it. Where nothing is named, the usual sockets
+// are tried in turn. The caller closes the Client.
+//
+// No engine: ErrUnreachable, with every address tried and why it was not used.
+// One that is too old: ErrTooOld. An address that cannot be used: ErrInvalid.
+func Connect(ctx context.Context, opts Options) (*Client, error) {
+	const op = "find a container engine"
+	ends, err := endpoints(opts)
+	if err != nil {
+		return nil, &engine.Error{Op: op, Kind: engine.ErrInvalid, Err: err}
+	}
+	var tried []error
+	for _, end := range ends {
+		c, err := dial(ctx, end, opts)
+		if err == nil {
+			return c, nil
+		}
+		if errors.Is(err, engine.ErrTooOld) || errors.Is(err, engine.ErrInvalid) || ctx.Err() != nil {
+			return nil, fail(ctx, op, err)
+		}
+		tried = append(tried, fmt.Errorf("%s (%s): %w", end.host, end.source, err))
+	}
+	return nil, &engine.Error{Op: op, Kind: engine.ErrUnreachable, Err: &unreachableError{tried: tried}}
+}
+
+// pingTimeout bounds the first contact with one address.
+const pingTimeout = 10 * time.Second
+
+func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
+	op := "connect to " + end.host
+	u, err := client.ParseHostURL(end.host)
+	if err != nil {
+		return nil, invalid(op, "%w (%s)", err, end.source)
+	}
+	// A session opens connections in bursts, one an exec: keep more than the usual two.
+	tr := &http.Transport{TLSClientConfig: end.tls, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second}
+	if err := sockets.ConfigureTransport(tr, u.Scheme, u.Host); err != nil {
+		return nil, invalid(op, "%w (%s)", err, end.source)
+	}
+	api, err := client.NewClientWithOpts(
+		client.WithHTTPClient(&http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}),
+		client.WithHost(end.host),
+		client.WithAPIVersionNegotiation(),
+	)
+	if err != nil {
+		return nil, invalid(op, "%w (%s)", err, end.source)
+	}
+	c := &Client{
+		api: api, transport: tr, http: &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect},
+		url: u, address: end.host, configDir: configDir(opts),
+	}
+	if err := c.negotiate(ctx, op, opts.getenv("DOCKER_API_VERSION")); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// negotiate settles the API version. A version that the user asks for must be
+// one that both sides speak.
+func (c *Client) negotiate(ctx context.Context, op, asked string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("no answer within %v: %w", pingTimeout, context.DeadlineExceeded))
+	defer cancel()
+	ping, err := c.api.Ping(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err // of no kind: whatever answers there, it is no engine for us
+	}
+	found := ping.APIVersion
+	if found == "" || versions.LessThan(found, minAPI) {
+		return &engine.Error{Op: op, Kind: engine.ErrTooOld, Err: fmt.Errorf(
+			"it speaks API version %s, and %s is needed: upgrade it to Docker 20.10 or later", orNone(found), minAPI)}
+	}
+	asked = strings.TrimPrefix(asked, "v")
+	if asked == "" {
+		c.api.NegotiateAPIVersionPing(ping)
+		return nil
+	}
+	if !isVersion(asked) || versions.LessThan(asked, minAPI) || versions.GreaterThan(asked, found) {
+		return invalid(op, "DOCKER_API_VERSION is %q, and must be between %s and the engine's %s: correct it or unset it", asked, minAPI, found)
+	}
+	return client.WithVersion(asked)(c.api)
+}
+
+func orNone(v string) string {
+	if v == "" {
+		return "(none)"
+	}
+	return v
+}
+
+func isVersion(v string) bool {
+	major, minor, ok := strings.Cut(v, ".")
+	digits := func(s string) bool {
+		return s != "" && strings.Trim(s, "0123456789") == ""
+	}
+	return ok && digits(major) && digits(minor)
+}
+
+// Close gives back idle connections. Streams that are open stay open.
+func (c *Client) Close() error { return c.api.Close() }
+
+// Info describes the engine.
+func (c *Client) Info(ctx context.Context) (engine.Info, error) {
+	const op = "ask the engine about itself"
+	info, err := ask(ctx, op, c.api.Info)
+	if err != nil {
+		return engine.Info{}, err
+	}
+	version, err := ask(ctx, op, c.api.ServerVersion)
+	if err != nil {
+		return engine.Info{}, err
+	}
+	out := engine.Info{
+		Name:           product(version),
+		Version:        info.ServerVersion,
+		APIVersion:     c.api.ClientVersion(),
+		Address:        c.address,
+		OS:             info.OSType,
+		Arch:           version.Arch,
+		CPUs:           info.NCPU,
+		MemoryBytes:    info.MemTotal,
+		CgroupVersion:  info.CgroupVersion,
+		CgroupDriver:   info.CgroupDriver,
+		StorageDriver:  info.Driver,
+		RuncVersion:    runcVersion(version, info),
+		KernelVersion:  info.KernelVersion,
+		DefaultRuntime: info.DefaultRuntime,
+		SecurityOpts:   info.SecurityOptions,
+		Unenforced:     unenforced(info),
+		Warnings:       info.Warnings,
+	}
+	for name := range info.Runtimes {
+		out.Runtimes = append(out.Runtimes, name)
+	}
+	slices.Sort(out.Runtimes)
+	for _, opt := range info.SecurityOptions {
+		if opt == "rootless" || slices.Contains(strings.Split(opt, ","), "name=rootless") {
+			out.Rootless = true
+		}
+	}
+	return out, nil
+}
+
+func product(v types.Version) string {
+	for _, part := range v.Components {
+		if part.Name == "Podman Engine" {
+			return "podman"
+		}
+	}
+	return "docker"
+}
+
+// runcVersion prefers the version that the engine lists as a component: the
+// commit that /info has may be a hash, or nothing.
+func runcVersion(v types.Version, info system.Info) string {
+	for _, part := range v.Components {
+		if part.Name == "runc" && part.Version != "" {
+			return part.Version
+		}
+	}
+	return info.RuncCommit.ID
+}
+
+func unenforced(info system.Info) []string {
+	var out []string
+	for _, limit := range []struct {
+		name string
+		kept bool
+	}{
+		{"memory", info.MemoryLimit},
+		{"swap", info.SwapLimit},
+		{"pids", info.PidsLimit},
+		{"cpus", info.CPUCfsQuota && info.CPUCfsPeriod},
+	} {
+		if !limit.kept {
+			out = append(out, limit.name)
+		}
+	}
+	return out
+}
+
+// isPodman asks once which product answers: a few requests must be put
+// differently to Podman.
+func (c *Client) isPodman(ctx context.Context) (bool, error) {
+	c.mu.Lock()
+	known := c.product
+	c.mu.Unlock()
+	if known == "" {
+		v, err := ask(ctx, "ask the engine about itself", c.api.ServerVersion)
+		if err != nil {
+			return false, err
+		}
+		known = product(v)
+		c.mu.Lock()
+		c.product = known
+		c.mu.Unlock()
+	}
+	return known == "podman", nil
+}
+
+// request prepares a request of our own to the engine, past the Docker client.
+func (c *Client) request(ctx context.Context, method, route string, body io.Reader) (*http.Request, error) {
+	u := url.URL{Scheme: "http", Host: c.url.Host, Path: path.Join("/", c.url.Path, "v"+c.api.ClientVersion(), route)}
+	if c.transport.TLSClientConfig != nil {
+		u.Scheme = "https"
+	}
+	local := c.url.Scheme == "unix" || c.url.Scheme == "npipe"
+	if local {
+		u.Host = client.DummyHost
+	}
+	return http.NewRequestWithContext(ctx, method, u.String(), body)
+}
+
+// getRaw fetches a small JSON document that the Docker client would lose a
+// part of.
+func (c *Client) getRaw(ctx context.Context, route string) ([]byte, error) {
+	req, err := c.request(ctx, http.MethodGet, route, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxInspect+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxInspect {
+		return nil, fmt.Errorf("the engine's answer is over %d bytes", maxInspect)
+	}
+	return body, nil
+}
+
+// statusError is the engine's refusal: its words, typed by its status.
+func statusError(resp *http.Response) error {
+	var said struct {
+		Message string `json:"message"`
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
+	if json.Unmarshal(body, &said) != nil || said.Message == "" {
+		said.Message = strings.TrimSpace(string(body))
+	}
+	err := &apiError{status: resp.StatusCode, message: said.Message}
+	err.kind = errhttp.ToNative(resp.StatusCode)
+	return err
+}
+
+// apiError is a response with a status that means failure.
+type apiError struct {
+	status  int
+	message string
+	kind    error // of containerd/errdefs
+}
+
+func (e *apiError) Error() string {
+	if e.message == "" {
+		return fmt.Sprintf("the engine answered %d (%s) and said nothing", e.status, http.StatusText(e.status))
+	}
+	return e.message
+}
+
+func (e *apiError) Unwrap() error { return e.kind }
+
+// dialRaw opens a connection of its own, which the HTTP transport never sees.
+func (c *Client) dialRaw(ctx context.Context) (net.Conn, error) {
+	conn, err := c.transport.DialContext(ctx, c.url.Scheme, c.url.Host)
+	if err != nil || c.transport.TLSClientConfig == nil {
+		return conn, err
+	}
+	cfg := c.transport.TLSClientConfig.Clone()
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(c.url.Host)
+	}
+	cfg.NextProtos = nil // hijacking is HTTP/1.1's
+	secure := tls.Client(conn, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}

@@ -1,0 +1,251 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// CreateContainer creates a container of that shape and returns what the engine
+// had to say against it: a warning usually means that a limit was dropped.
+// Nothing that the image configures takes effect, its LABEL apart: the engine
+// merges those in, so a caller sets every label that it will trust.
+func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (engine.ContainerID, []string, error) {
+	op := "create container " + want.Name
+	image, err := ask(ctx, op, func(ctx context.Context) (imageDefaults, error) { return c.defaults(ctx, want.Image) })
+	if err != nil {
+		return "", nil, err
+	}
+	if image.podman, err = c.isPodmanFor(ctx, image); err != nil {
+		return "", nil, err
+	}
+	cfg, host, err := translate(op, want, image)
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	made, err := c.api.ContainerCreate(ctx, cfg, host, &network.NetworkingConfig{}, nil, want.Name)
+	if err != nil {
+		return "", nil, fail(ctx, op, err)
+	}
+	return engine.ContainerID(made.ID), made.Warnings, nil
+}
+
+// imageDefaults is what an image would add to a container and must not.
+type imageDefaults struct {
+	env     []string // names
+	volumes []string // paths
+	podman  bool     // the engine is Podman
+}
+
+func (c *Client) defaults(ctx context.Context, id engine.ImageID) (imageDefaults, error) {
+	found, err := c.api.ImageInspect(ctx, string(id))
+	if err != nil || found.Config == nil {
+		return imageDefaults{}, err
+	}
+	var out imageDefaults
+	for _, kv := range found.Config.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		out.env = append(out.env, name)
+	}
+	for dir := range found.Config.Volumes {
+		out.volumes = append(out.volumes, dir)
+	}
+	slices.Sort(out.volumes)
+	return out, nil
+}
+
+// isPodmanFor asks only when the answer matters.
+func (c *Client) isPodmanFor(ctx context.Context, image imageDefaults) (bool, error) {
+	if len(image.env) == 0 {
+		return false, nil
+	}
+	return c.isPodman(ctx)
+}
+
+// StartContainer starts a container. One that runs already is no error.
+func (c *Client) StartContainer(ctx context.Context, id engine.ContainerID) error {
+	op := "start container " + string(id)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return fail(ctx, op, c.api.ContainerStart(ctx, string(id), container.StartOptions{}))
+}
+
+// Container says what the engine knows of a container.
+func (c *Client) Container(ctx context.Context, nameOrID string) (engine.ContainerState, error) {
+	found, err := ask(ctx, "inspect container "+nameOrID, func(ctx context.Context) (container.InspectResponse, error) {
+		return c.api.ContainerInspect(ctx, nameOrID)
+	})
+	if err != nil {
+		return engine.ContainerState{}, err
+	}
+	return state(found), nil
+}
+
+// Containers lists the containers that have all these labels, in any state,
+// oldest first. One that vanishes while they are listed is left out.
+func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]engine.ContainerState, error) {
+	list, err := ask(ctx, "list containers", func(ctx context.Context) ([]container.Summary, error) {
+		return c.api.ContainerList(ctx, container.ListOptions{All: true, Filters: labelFilter(labels)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu  sync.Mutex
+		out []engine.ContainerState // guarded by mu
+	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8) // enough to hide the round trips of a remote engine
+	for _, one := range list {
+		group.Go(func() error {
+			st, err := c.Container(ctx, one.ID)
+			if errors.Is(err, engine.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, st)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b engine.ContainerState) int {
+		if n := a.Created.Compare(b.Created); n != 0 {
+			return n
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return out, nil
+}
+
+func labelFilter(labels map[string]string) filters.Args {
+	args := filters.NewArgs()
+	for k, v := range labels {
+		args.Add("label", k+"="+v)
+	}
+	return args
+}
+
+func state(found container.InspectResponse) engine.ContainerState {
+	out := engine.ContainerState{
+		ID:         engine.ContainerID(found.ID),
+		Name:       strings.TrimPrefix(found.Name, "/"),
+		Image:      engine.ImageID(found.Image),
+		Entrypoint: append([]string{found.Path}, found.Args...),
+		Created:    timestamp(found.Created),
+	}
+	if found.Config != nil {
+		out.Labels = found.Config.Labels
+	}
+	if st := found.State; st != nil {
+		out.Status = st.Status
+		out.OOMKilled = st.OOMKilled
+		out.ExitCode = st.ExitCode
+		out.Error = st.Error
+		out.Started = timestamp(st.StartedAt)
+		out.Finished = timestamp(st.FinishedAt)
+		out.PID = st.Pid
+	}
+	if out.Status == container.StateRunning {
+		out.Finished = time.Time{} // the engine keeps that of the run before
+	}
+	for _, m := range found.Mounts {
+		source := m.Source
+		if m.Name != "" {
+			source = m.Name
+		}
+		out.Mounts = append(out.Mounts, engine.Mount{Type: string(m.Type), Source: source, Target: m.Destination, ReadOnly: !m.RW})
+	}
+	if found.HostConfig != nil {
+		for dir, opts := range found.HostConfig.Tmpfs {
+			out.Mounts = append(out.Mounts, engine.Mount{Type: "tmpfs", Target: dir, ReadOnly: slices.Contains(strings.Split(opts, ","), "ro")})
+		}
+	}
+	slices.SortFunc(out.Mounts, func(a, b engine.Mount) int { return strings.Compare(a.Target, b.Target) })
+	return out
+}
+
+// timestamp is the zero time for what is none: the engine writes the year 1 for
+// never.
+func timestamp(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// SignalContainer sends a signal, as in "SIGKILL", to PID 1. ErrNotRunning: it
+// has none.
+func (c *Client) SignalContainer(ctx context.Context, id engine.ContainerID, signal string) error {
+	op := "send " + signal + " to container " + string(id)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return c.explain(ctx, id, fail(ctx, op, c.api.ContainerKill(ctx, string(id), signal)))
+}
+
+// explain gives a refusal the kind ErrNotRunning if the container does not run.
+// Engines refuse such calls with different statuses, so the container is asked.
+func (c *Client) explain(ctx context.Context, id engine.ContainerID, err error) error {
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok || !cerrdefs.IsConflict(err) && !cerrdefs.IsInternal(err) {
+		return err
+	}
+	if st, e := c.Container(ctx, string(id)); e == nil && st.Status != container.StateRunning {
+		return &engine.Error{Op: refused.Op, Kind: engine.ErrNotRunning, Err: refused.Err}
+	}
+	return err
+}
+
+// WaitContainer returns when the container is not running, which it may not
+// have been at all. Only ctx bounds it.
+func (c *Client) WaitContainer(ctx context.Context, id engine.ContainerID) error {
+	return c.wait(ctx, id, container.WaitConditionNotRunning)
+}
+
+func (c *Client) wait(ctx context.Context, id engine.ContainerID, until container.WaitCondition) error {
+	op := "wait for container " + string(id)
+	ctx, cancel := context.WithCancel(ctx) // ends the client's goroutine
+	defer cancel()
+	ended, broken := c.api.ContainerWait(ctx, string(id), until)
+	select {
+	case <-ended:
+		return nil
+	case err := <-broken:
+		return fail(ctx, op, err)
+	}
+}
+
+// RemoveContainer kills and removes a container and its anonymous volumes. One
+// that is not there, or that somebody else has just removed, is no error.
+func (c *Client) RemoveContainer(ctx context.Context, id engine.ContainerID) error {
+	op := "remove container " + string(id)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err := c.api.ContainerRemove(ctx, string(id), container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if cerrdefs.IsConflict(err) {
+		err = c.wait(ctx, id, container.WaitConditionRemoved) // a removal is in progress
+	}
+	if cerrdefs.IsNotFound(err) {
+		return nil
+	}
+	return fail(ctx, op, err)
+}

@@ -1,0 +1,202 @@
+package docker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+func environ(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addContext writes a context as the docker command does.
+func addContext(t *testing.T, dir, name, endpoint string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(name))
+	id := hex.EncodeToString(sum[:])
+	write(t, filepath.Join(dir, "contexts", "meta", id, "meta.json"),
+		fmt.Sprintf(`{"Name":%q,"Metadata":{},"Endpoints":{"docker":%s}}`, name, endpoint))
+	return filepath.Join(dir, "contexts", "tls", id, "docker")
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the sockets are those of unix")
+	}
+	home := t.TempDir()
+	dir := filepath.Join(home, ".docker")
+	write(t, filepath.Join(dir, "config.json"), `{"currentContext":"current"}`)
+	addContext(t, dir, "current", `{"Host":"unix:///current.sock","SkipTLSVerify":false}`)
+	addContext(t, dir, "other", `{"Host":"tcp://other:1","SkipTLSVerify":false}`)
+	addContext(t, dir, "remote", `{"Host":"ssh://me@there","SkipTLSVerify":false}`)
+	broken := t.TempDir()
+	write(t, filepath.Join(broken, "config.json"), `{`)
+	plain := t.TempDir()
+	sockets := "unix:///var/run/docker.sock unix://" + plain + "/.docker/run/docker.sock"
+	for _, tt := range []struct {
+		name, address, home string
+		env                 map[string]string
+		want, err           string
+	}{
+		{name: "address wins", address: "unix:///a", home: home, env: map[string]string{"DOCKER_HOST": "unix:///h", "DOCKER_CONTEXT": "other"}, want: "unix:///a"},
+		{name: "a path", address: "/a/b.sock", home: home, want: "unix:///a/b.sock"},
+		{name: "host wins over context", home: home, env: map[string]string{"DOCKER_HOST": "unix:///h", "DOCKER_CONTEXT": "other"}, want: "unix:///h"},
+		{name: "context of the environment", home: home, env: map[string]string{"DOCKER_CONTEXT": "other"}, want: "tcp://other:1"},
+		{name: "default context of the environment", home: home, env: map[string]string{"DOCKER_CONTEXT": "default"}, want: strings.ReplaceAll(sockets, plain, home)},
+		{name: "current context", home: home, want: "unix:///current.sock"},
+		{name: "DOCKER_CONFIG", home: plain, env: map[string]string{"DOCKER_CONFIG": dir}, want: "unix:///current.sock"},
+		{name: "sockets", home: plain, want: sockets},
+		{name: "rootless socket", home: plain, env: map[string]string{"XDG_RUNTIME_DIR": "/run/user/7"}, want: sockets + " unix:///run/user/7/docker.sock"},
+		{name: "no home", want: "unix:///var/run/docker.sock"},
+		{name: "tcp without port", address: "tcp://there", want: "tcp://there:2375"},
+		{name: "tcp with IPv6", address: "tcp://[::1]/base", want: "tcp://[::1]:2375/base"},
+		{name: "unknown context", home: home, env: map[string]string{"DOCKER_CONTEXT": "none"}, err: `context "none" (DOCKER_CONTEXT)`},
+		{name: "broken configuration", env: map[string]string{"DOCKER_CONFIG": broken}, err: "read Docker's configuration"},
+		{name: "ssh", address: "ssh://me@there", err: "-L /tmp/engine.sock:/var/run/docker.sock me@there"},
+		{name: "ssh context", home: home, env: map[string]string{"DOCKER_CONTEXT": "remote"}, err: "ssh:// is not supported"},
+		{name: "named pipe", address: "npipe:////./pipe/x", err: "named pipes are for Windows"},
+		{name: "unknown scheme", address: "fd://3", err: "fd:// is not supported"},
+		{name: "no scheme", address: "docker", err: "is no engine's address"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := endpoints(Options{Address: tt.address, Home: tt.home, Getenv: environ(tt.env)})
+			var hosts []string
+			for _, e := range got {
+				hosts = append(hosts, e.host)
+			}
+			if s := strings.Join(hosts, " "); s != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("endpoints(%q, %v) = %q, %v; want %q, %q", tt.address, tt.env, s, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func TestConnectUnreachable(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing.sock")
+	_, err := Connect(t.Context(), Options{Getenv: environ(map[string]string{"DOCKER_HOST": "unix://" + missing})})
+	if !errors.Is(err, engine.ErrUnreachable) {
+		t.Fatalf("Connect() = %v; want ErrUnreachable", err)
+	}
+	for _, part := range []string{"unix://" + missing, "DOCKER_HOST", "--engine"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("Connect() = %q; want %q in it", err, part)
+		}
+	}
+}
+
+func TestConnectVersion(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		speaks, asked, want string
+		err                 error
+	}{
+		{speaks: "1.41", want: "1.41"},
+		{speaks: "1.99", want: "1.51"},
+		{speaks: "1.47", asked: "1.44", want: "1.44"},
+		{speaks: "1.47", asked: "v1.44", want: "1.44"},
+		{speaks: "1.40", err: engine.ErrTooOld},
+		{speaks: "", err: engine.ErrTooOld},
+		{speaks: "1.47", asked: "1.40", err: engine.ErrInvalid},
+		{speaks: "1.47", asked: "1.48", err: engine.ErrInvalid},
+		{speaks: "1.47", asked: "latest", err: engine.ErrInvalid},
+	} {
+		t.Run(tt.speaks+" asked "+tt.asked, func(t *testing.T) {
+			t.Parallel()
+			c, err := Connect(t.Context(), Options{
+				Address: fakeEngine(t, speaks(tt.speaks)), Getenv: environ(map[string]string{"DOCKER_API_VERSION": tt.asked}),
+			})
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("Connect() = %v; want %v", err, tt.err)
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), tt.speaks) {
+					t.Errorf("Connect() = %q; want the version %s named", err, tt.speaks)
+				}
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if got := c.api.ClientVersion(); got != tt.want {
+				t.Errorf("API version = %s; want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// tlsEngine answers over TLS on TCP; it returns its address and certificate.
+func tlsEngine(t *testing.T) (address, ca string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		if strings.HasSuffix(r.URL.Path, "/exec/x/json") {
+			fmt.Fprint(w, `{"Running":false,"ExitCode":3}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return "tcp://" + strings.TrimPrefix(server.URL, "https://"), ca
+}
+
+func TestConnectTLS(t *testing.T) {
+	t.Parallel()
+	address, ca := tlsEngine(t)
+	certs := t.TempDir()
+	write(t, filepath.Join(certs, "ca.pem"), ca)
+	bad := t.TempDir()
+	write(t, filepath.Join(bad, "ca.pem"), "nothing")
+	withContext := t.TempDir()
+	write(t, filepath.Join(addContext(t, withContext, "tls", fmt.Sprintf(`{"Host":%q,"SkipTLSVerify":false}`, address)), "ca.pem"), ca)
+	addContext(t, withContext, "skip", fmt.Sprintf(`{"Host":%q,"SkipTLSVerify":true}`, address))
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		err  error
+	}{
+		{"verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": certs}, nil},
+		{"not verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS": "1", "DOCKER_CERT_PATH": t.TempDir()}, nil},
+		{"unknown authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": t.TempDir()}, engine.ErrUnreachable},
+		{"bad authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": bad}, engine.ErrInvalid},
+		{"no TLS", map[string]string{"DOCKER_HOST": address}, engine.ErrUnreachable},
+		{"context", map[string]string{"DOCKER_CONFIG": withContext, "DOCKER_CONTEXT": "tls"}, nil},
+		{"context that skips", map[string]string{"DOCKER_CONFIG": withContext, "DOCKER_CONTEXT": "skip"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Connect(t.Context(), Options{Getenv: environ(tt.env)})
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("Connect(%v) = %v; want %v", tt.env, err, tt.err)
+			}
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if st, err := c.Exec(t.Context(), "x"); err != nil || st.ExitCode == nil || *st.ExitCode != 3 {
+				t.Errorf("Exec() over TLS = %+v, %v; want exit code 3", st, err)
+			}
+		})
+	}
+}

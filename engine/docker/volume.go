@@ -1,0 +1,84 @@
+package docker
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// CreateVolume creates a volume of the engine's local driver. If there is one of
+// that name already, the engine keeps that as it is and this is no error; Volume
+// tells whose it is.
+func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := c.api.VolumeCreate(ctx, volume.CreateOptions{
+		Name: want.Name, Driver: "local", DriverOpts: want.Options, Labels: want.Labels,
+	})
+	return fail(ctx, "create volume "+want.Name, err)
+}
+
+// Volume finds a volume by its name.
+func (c *Client) Volume(ctx context.Context, name string) (engine.Volume, error) {
+	found, err := ask(ctx, "inspect volume "+name, func(ctx context.Context) (volume.Volume, error) {
+		return c.api.VolumeInspect(ctx, name)
+	})
+	if err != nil {
+		return engine.Volume{}, err
+	}
+	return volumeOf(&found), nil
+}
+
+// Volumes lists the volumes that have all these labels, by name.
+func (c *Client) Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error) {
+	list, err := ask(ctx, "list volumes", func(ctx context.Context) (volume.ListResponse, error) {
+		return c.api.VolumeList(ctx, volume.ListOptions{Filters: labelFilter(labels)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []engine.Volume
+	for _, one := range list.Volumes {
+		if one != nil {
+			out = append(out, volumeOf(one))
+		}
+	}
+	slices.SortFunc(out, func(a, b engine.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func volumeOf(v *volume.Volume) engine.Volume {
+	return engine.Volume{Name: v.Name, Labels: v.Labels, Options: v.Options, Created: timestamp(v.CreatedAt)}
+}
+
+// RemoveVolume removes a volume. ErrConflict: a container uses it.
+func (c *Client) RemoveVolume(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return fail(ctx, "remove volume "+name, c.api.VolumeRemove(ctx, name, false))
+}
+
+// Network finds a network by its name.
+func (c *Client) Network(ctx context.Context, name string) (engine.Network, error) {
+	found, err := ask(ctx, "inspect network "+name, func(ctx context.Context) (network.Inspect, error) {
+		return c.api.NetworkInspect(ctx, name, network.InspectOptions{})
+	})
+	if err != nil {
+		return engine.Network{}, err
+	}
+	out := engine.Network{Name: found.Name}
+	for _, pool := range found.IPAM.Config {
+		if pool.Subnet != "" {
+			out.Subnets = append(out.Subnets, pool.Subnet)
+		}
+		if pool.Gateway != "" {
+			out.Gateways = append(out.Gateways, pool.Gateway)
+		}
+	}
+	return out, nil
+}

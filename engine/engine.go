@@ -1,0 +1,220 @@
+// Package engine says what a container engine is, in our own terms. It holds
+// types and errors only: package engine/docker speaks to a Docker daemon, and
+// every package that needs an engine declares the few methods it calls as its
+// own small interface over these types.
+//
+// Nothing here names an engine, and nothing above this package may know which
+// one it is talking to.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// ContainerID, ImageID and ExecID are the engine's own full identifiers. An
+// ImageID has the form "sha256:<64 hex digits>"; it is a content address, a
+// reference is not.
+type (
+	ContainerID string
+	ImageID     string
+	ExecID      string
+)
+
+// Info describes an engine. Limits that it cannot enforce are listed by name,
+// because some engines drop those silently.
+type Info struct {
+	Name           string   // product, as in "docker"
+	Version        string   // of the engine
+	APIVersion     string   // negotiated
+	Address        string   // where it was reached, as in "unix:///var/run/docker.sock"
+	OS             string   // as in "linux"
+	Arch           string   // GOARCH form, as in "amd64"
+	CPUs           int      // online on the engine's machine
+	MemoryBytes    int64    // of the engine's machine
+	CgroupVersion  string   // "1" or "2"
+	CgroupDriver   string   // as in "systemd"
+	StorageDriver  string   // as in "overlay2"
+	RuncVersion    string   // of the default runtime, as reported; "" if unknown
+	KernelVersion  string   // of the engine's machine
+	DefaultRuntime string   // as in "runc"
+	Runtimes       []string // registered, sorted
+	SecurityOpts   []string // as reported, as in "name=seccomp,profile=default"
+	Rootless       bool
+	Unenforced     []string // limits the engine would drop, as in "memory", "swap", "pids", "cpus"
+	Warnings       []string // the engine's own words about itself
+}
+
+// Image is an image that is present on the engine.
+type Image struct {
+	ID      ImageID
+	Refs    []string // "repo:tag" names, sorted; empty for a dangling image
+	OS      string
+	Arch    string // GOARCH form
+	Size    int64  // bytes
+	Created time.Time
+	Labels  map[string]string
+	Env     []string // the image's ENV, as K=V; data only, it decides nothing by itself
+}
+
+// ImageConfig is the configuration given to an image that is made from a root
+// file system.
+type ImageConfig struct {
+	Ref    string // repo:tag to give it
+	OS     string
+	Arch   string // GOARCH form
+	Labels map[string]string
+}
+
+// Build is an image to build from a Dockerfile.
+type Build struct {
+	Dockerfile string // its path within the context; "" is "Dockerfile"
+	Ref        string // repo:tag to give the image; "" gives it none
+	Labels     map[string]string
+}
+
+// Progress is one step of a pull, load or build. Current and Total are bytes,
+// both zero when the step has no size.
+type Progress struct {
+	ID      string // layer or step; empty for a message about the whole
+	Status  string
+	Current int64
+	Total   int64
+}
+
+// Container is the shape of a container to create. The sandbox's shape is the
+// OCI specification's; what OCI does not say stands beside it.
+//
+// Of Spec these fields are read, and no others: Process.{Args,Env,Cwd,User,
+// Capabilities.Bounding,NoNewPrivileges,OOMScoreAdj,Rlimits}, Root.Readonly,
+// Hostname, Mounts, Linux.{Resources.{Memory.{Limit,Swap,Swappiness},CPU.{Quota,Period},
+// Pids.Limit},Seccomp,MaskedPaths,ReadonlyPaths}.
+//
+// A mount has Type "tmpfs" (Options as for mount(8)), "volume" (Source is a
+// volume's name; Options "ro", "nocopy") or "bind" (Source is a path on the
+// engine's machine; Options "ro").
+type Container struct {
+	Name     string
+	Image    ImageID
+	Labels   map[string]string
+	Network  string // "none" or "bridge"
+	Runtime  string // "" is the engine's default
+	ShmBytes int64  // size of /dev/shm
+	Spec     specs.Spec
+}
+
+// ContainerState is what the engine knows of a container.
+type ContainerState struct {
+	ID         ContainerID
+	Name       string // without a leading slash
+	Image      ImageID
+	Labels     map[string]string
+	Entrypoint []string // the program and its arguments as run
+	Mounts     []Mount
+	Status     string // "created", "running", "paused", "restarting", "removing", "exited" or "dead"
+	OOMKilled  bool
+	ExitCode   int       // of PID 1; meaningful when Status is "exited"
+	Error      string    // the engine's words when the start went wrong
+	Created    time.Time // by the engine's clock
+	Started    time.Time // zero if never
+	Finished   time.Time // zero if never or running
+	PID        int       // of PID 1 on the engine's machine; 0 if not running
+}
+
+// Mount is a mount of an existing container.
+type Mount struct {
+	Type     string // "volume", "bind" or "tmpfs"
+	Source   string // volume name, or a path on the engine's machine
+	Target   string
+	ReadOnly bool
+}
+
+// Volume is a named volume. Options are those of the engine's local driver.
+type Volume struct {
+	Name    string
+	Labels  map[string]string
+	Options map[string]string
+	Created time.Time // set by the engine; ignored on create
+}
+
+// Usage is what a running container uses at this moment, by the engine's count,
+// and what it may use. A limit of zero is none.
+type Usage struct {
+	Pids        int64 // processes and threads
+	PidsLimit   int64
+	Memory      int64 // bytes that cannot be given back without killing
+	MemoryLimit int64 // bytes
+}
+
+// Network is a network of the engine, as far as its addresses go.
+type Network struct {
+	Name     string
+	Subnets  []string // CIDR
+	Gateways []string // IP addresses
+}
+
+// Exec is a process to start in a running container. Its working directory is
+// always "/" and its environment the container's.
+type Exec struct {
+	Args []string // constant: engines log them
+	User string   // numeric uid:gid
+	TTY  bool
+	Rows uint // initial size of the terminal; 0 leaves it to the engine
+	Cols uint
+}
+
+// Stream is the attached standard streams of an exec. Write feeds its standard
+// input and CloseWrite ends it. Read returns its standard output (with a
+// terminal: its output), demultiplexed; what the process writes to standard
+// error is given to Stderr in bounded form. Read and Write may be called
+// concurrently with each other and with Close, which unblocks both.
+type Stream interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+	ID() ExecID
+	// Stderr returns the last bytes (at most 4 KiB) that the process wrote to
+	// its standard error, for an error message.
+	Stderr() string
+}
+
+// ExecState is what the engine knows of an exec. Running is false and ExitCode
+// nil both before the start and when the engine does not know: nil is unknown,
+// never zero.
+type ExecState struct {
+	Running  bool
+	ExitCode *int
+	PID      int // on the engine's machine
+}
+
+// Errors that an engine reports, to be tested with errors.Is. They come wrapped
+// in an *Error that carries the engine's own words.
+var (
+	ErrNotFound    = errors.New("not found")             // no such image, container, volume, exec
+	ErrConflict    = errors.New("conflict")              // the name is taken, the state does not allow it
+	ErrNotRunning  = errors.New("not running")           // container stopped or paused
+	ErrDenied      = errors.New("denied")                // authentication or authorisation
+	ErrInvalid     = errors.New("invalid request")       // the engine refused the parameters
+	ErrUnreachable = errors.New("engine is unreachable") // no connection, or it broke before the request was sent
+	ErrTooOld      = errors.New("engine is too old")     // below the API version we need
+)
+
+// Error is a failed engine call.
+type Error struct {
+	Op   string // what was asked, as in "create container sandboxbash-…"
+	Kind error  // one of the errors above, or nil
+	Err  error  // the engine's own error; its text is for people, nothing is decided by it
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Op, e.Err) }
+
+// Unwrap makes both the kind and the cause visible to errors.Is and errors.As.
+func (e *Error) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
+}

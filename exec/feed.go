@@ -1,0 +1,66 @@
+package exec
+
+import (
+	"io"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// feed sends the request and then the command's standard input, never more than
+// wire.StdinWindow bytes ahead of what the command takes. An error of the stream
+// is the reader's to report.
+func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
+	req := wire.Request{
+		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
+		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID,
+		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive,
+	}
+	if r.sendRequest(req.Append(nil)) != nil || c.Stdin == nil {
+		return
+	}
+	buf := make([]byte, 64<<10) // bytes; a frame of standard input
+	for {
+		for run.window.Load() < int64(len(buf)) {
+			select {
+			case <-run.credit:
+			case <-stop:
+				return
+			}
+		}
+		n, err := c.Stdin.Read(buf)
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if n > 0 {
+			run.window.Add(-int64(n))
+			if r.send(wire.TypeStdin, buf[:n]) != nil {
+				return
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = r.send(wire.TypeStdinEnd, nil)
+}
+
+func (r *Runner) sendRequest(b []byte) error {
+	for len(b) > wire.MaxPayload {
+		if err := r.send(wire.TypePart, b[:wire.MaxPayload]); err != nil {
+			return err
+		}
+		b = b[wire.MaxPayload:]
+	}
+	return r.send(wire.TypeRequest, b)
+}
+
+// unblock ends a Read of a file that is still under way. Other readers are
+// their owner's to close: a Read that never returns keeps a goroutine.
+func unblock(stdin io.Reader) {
+	if f, ok := stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = f.SetReadDeadline(time.Unix(1, 0))
+	}
+}

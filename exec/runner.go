@@ -1,0 +1,386 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// Runner is one runner process. It runs one command at a time: Run must not be
+// called again before it has returned. Close may be called at any time.
+type Runner struct {
+	stream io.ReadWriteCloser
+	in     *wire.Reader
+
+	writing sync.Mutex // one frame at a time on stream
+
+	seq     uint64
+	current atomic.Pointer[running]
+
+	dead chan struct{} // closed when the stream has ended
+	err  error         // why; set before dead is closed
+
+	idleSince time.Time // the pool's
+}
+
+// NewRunner shakes hands with the runner at the other end of stream, which it
+// closes if that fails. Its reading goroutine ends with the stream.
+func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
+	r := &Runner{stream: stream, in: wire.NewReader(stream), dead: make(chan struct{})}
+	// Close unblocks the read below when ctx ends.
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	err := r.shake(lease)
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		stream.Close()
+		return nil, runnerError(stream, err)
+	}
+	go r.read()
+	return r, nil
+}
+
+// runnerError adds what the runner printed before it gave up.
+func runnerError(stream any, err error) error {
+	cause := CauseEngine
+	if errors.Is(err, wire.ErrFrame) {
+		cause = CauseProtocol
+	}
+	if s, ok := stream.(interface{ Stderr() string }); ok && s.Stderr() != "" {
+		err = fmt.Errorf("%w; it said: %s", err, s.Stderr())
+	}
+	return &Error{Outcome: NotStarted, Cause: cause, Err: fmt.Errorf("runner: %w", err)}
+}
+
+// maxShown is how much of what is no greeting an error repeats, in bytes.
+const maxShown = 300
+
+func (r *Runner) shake(lease time.Duration) error {
+	open := wire.Open{Version: wire.Version, Lease: lease}
+	if err := r.send(wire.TypeOpen, open.Append(nil)); err != nil {
+		return err
+	}
+	kind, payload, err := r.in.Next()
+	if errors.Is(err, wire.ErrFrame) {
+		return fmt.Errorf("no greeting: %w; the stream begins with %q", err, r.in.Ahead(maxShown))
+	}
+	if err != nil {
+		return fmt.Errorf("no greeting: %w", err)
+	}
+	if kind != wire.TypeHello {
+		return fmt.Errorf("%w: greeting of type %q", wire.ErrFrame, kind)
+	}
+	hello, err := wire.ParseHello(payload)
+	if err != nil {
+		return err
+	}
+	if hello.Version != wire.Version {
+		return fmt.Errorf("%w: it speaks version %d, this host %d", wire.ErrFrame, hello.Version, wire.Version)
+	}
+	return nil
+}
+
+// Close ends the runner: it kills what it still runs in the foreground.
+func (r *Runner) Close() {
+	r.stream.Close()
+	<-r.dead
+}
+
+// alive reports whether the stream still stands.
+func (r *Runner) alive() bool {
+	select {
+	case <-r.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *Runner) send(kind wire.Type, payload []byte) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	_, err := r.stream.Write(wire.AppendFrame(make([]byte, 0, wire.HeaderSize+len(payload)), kind, payload))
+	return err
+}
+
+// running is the command that a runner runs.
+type running struct {
+	seq    uint64
+	chunks chan chunk    // output, for the taker
+	taken  chan struct{} // one for each chunk
+	// abandoned is closed when nobody waits for the taker any more.
+	abandoned chan struct{}
+	end       chan any      // wire.Exit or wire.Failed
+	window    atomic.Int64  // bytes of standard input that may be sent now
+	credit    chan struct{} // a token when window has grown
+	received  [2]int64      // the reader's until end is sent
+	dropped   int64         // the reader's until end is sent
+}
+
+type chunk struct {
+	stream  int // 0 or 1
+	payload []byte
+}
+
+// read takes the runner's frames until the stream ends.
+func (r *Runner) read() {
+	defer close(r.dead)
+	for {
+		kind, payload, err := r.in.Next()
+		if err == nil {
+			err = r.handle(kind, payload)
+		}
+		if err != nil {
+			r.err = err
+			r.stream.Close()
+			return
+		}
+	}
+}
+
+func (r *Runner) handle(kind wire.Type, payload []byte) error {
+	run := r.current.Load()
+	switch kind {
+	case wire.TypePong:
+		return nil
+	case wire.TypeStdout, wire.TypeStderr:
+		if run != nil {
+			stream := 0
+			if kind == wire.TypeStderr {
+				stream = 1
+			}
+			r.deliver(run, chunk{stream: stream, payload: payload})
+			return nil
+		}
+	case wire.TypeTaken:
+		taken, err := wire.ParseTaken(payload)
+		if err != nil || taken.Bytes > wire.StdinWindow {
+			return fmt.Errorf("%w: taken", wire.ErrFrame)
+		}
+		if run != nil && run.seq == taken.Seq {
+			run.window.Add(int64(taken.Bytes))
+			select {
+			case run.credit <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	case wire.TypeExit:
+		exit, err := wire.ParseExit(payload)
+		if err != nil {
+			return err
+		}
+		if run != nil && run.seq == exit.Seq {
+			run.end <- exit
+			return nil
+		}
+	case wire.TypeFailed:
+		failed, err := wire.ParseFailed(payload)
+		if err != nil {
+			return err
+		}
+		if run != nil && run.seq == failed.Seq {
+			run.end <- failed
+			return nil
+		}
+	default: // what only the host sends
+	}
+	return fmt.Errorf("%w: type %q out of place", wire.ErrFrame, kind)
+}
+
+// deliver hands a chunk to the taker and waits until it is done with it, which
+// is how back-pressure reaches the command, or until the taker is abandoned.
+func (r *Runner) deliver(run *running, c chunk) {
+	run.received[c.stream] += int64(len(c.payload))
+	select {
+	case <-run.abandoned: // even when the taker could take: it may be late, never out of order
+		run.dropped += int64(len(c.payload))
+		return
+	default:
+	}
+	select {
+	case run.chunks <- c:
+	case <-run.abandoned:
+		run.dropped += int64(len(c.payload))
+		return
+	}
+	select {
+	case <-run.taken:
+	case <-run.abandoned:
+		run.dropped += int64(len(c.payload))
+		r.in.Detach()
+	}
+}
+
+// take writes the chunks to the command's writers until there are no more.
+func (run *running) take(out [2]io.Writer) (first error) {
+	var failed [2]bool
+	for c := range run.chunks {
+		if !failed[c.stream] {
+			if _, err := out[c.stream].Write(c.payload); err != nil {
+				failed[c.stream] = true
+				if first == nil {
+					first = err
+				}
+			}
+		}
+		select {
+		case run.taken <- struct{}{}:
+		case <-run.abandoned:
+		}
+	}
+	return first
+}
+
+// Run runs one command. A Status means that it ran and has ended; an error is
+// an *Error. When ctx ends the command is killed, and the cause of that end
+// decides the reason. Run returns at most Grace and 2.5 s after that.
+func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
+	if err := ctx.Err(); err != nil {
+		return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
+	}
+	r.seq++
+	run := &running{
+		seq: r.seq, chunks: make(chan chunk), taken: make(chan struct{}),
+		abandoned: make(chan struct{}), end: make(chan any, 1), credit: make(chan struct{}, 1),
+	}
+	run.window.Store(wire.StdinWindow)
+	r.current.Store(run)
+	defer r.current.Store(nil)
+
+	var writeErr error
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		writeErr = run.take([2]io.Writer{c.Stdout, c.Stderr})
+	}()
+	stopFeeding := make(chan struct{})
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		r.feed(run, c, stopFeeding)
+	}()
+
+	start := time.Now()
+	end, err := r.wait(ctx, run, c)
+	elapsed := time.Since(start)
+
+	close(stopFeeding)
+	unblock(c.Stdin)
+	if end == nil {
+		r.stream.Close() // nobody knows what it is doing: never use it again
+		<-r.dead
+		run.abandon()
+	}
+	close(run.chunks)
+	select {
+	case <-taken:
+	case <-run.abandoned: // a writer of the caller's that never returns keeps its goroutine
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	exit, ok := end.(wire.Exit)
+	if !ok {
+		return Status{}, failure(end.(wire.Failed))
+	}
+	if got := run.received; uint64(got[0]) != exit.Stdout || uint64(got[1]) != exit.Stderr {
+		return Status{}, &Error{Outcome: Unknown, Cause: CauseProtocol, Err: fmt.Errorf(
+			"the engine lost output: %d+%d bytes of %d+%d arrived", got[0], got[1], exit.Stdout, exit.Stderr)}
+	}
+	st := status(ctx, exit)
+	st.Elapsed, st.Dropped = elapsed, run.dropped
+	select {
+	case <-taken:
+		st.Write = writeErr
+	default:
+	}
+	return st, nil
+}
+
+// abandon may be called once.
+func (run *running) abandon() {
+	select {
+	case <-run.abandoned:
+	default:
+		close(run.abandoned)
+	}
+}
+
+// wait waits for the command's end; when ctx ends it has the command killed and
+// waits a bounded time more.
+func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error) {
+	lost := func() (any, error) {
+		select {
+		case end := <-run.end: // it came with the last frames
+			return end, nil
+		default:
+		}
+		return nil, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: fmt.Errorf("the runner went away: %w", r.err)}
+	}
+	select {
+	case end := <-run.end:
+		return end, nil
+	case <-r.dead:
+		return lost()
+	case <-ctx.Done():
+	}
+	grace := c.Grace
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	if c.OnKill != nil {
+		c.OnKill()
+	}
+	kill := wire.Kill{Seq: run.seq, Grace: grace}
+	// A stuck engine may not take it: the goroutine ends with the stream.
+	go func() { _ = r.send(wire.TypeKill, kill.Append(nil)) }()
+
+	takers := time.NewTimer(grace)
+	defer takers.Stop()
+	top := time.NewTimer(grace + sweepTime)
+	defer top.Stop()
+	for {
+		select {
+		case end := <-run.end:
+			return end, nil
+		case <-r.dead:
+			return lost()
+		case <-takers.C:
+			run.abandon() // the end stands behind output that nobody takes
+		case <-top.C:
+			return nil, &Error{Outcome: Unknown, Cause: CauseUnconfirmed, Err: fmt.Errorf(
+				"%w, and the runner did not confirm the kill within %s", context.Cause(ctx), grace+sweepTime)}
+		}
+	}
+}
+
+// status says how a command ended. Only a command that the runner had to kill
+// has ended for our reason.
+func status(ctx context.Context, exit wire.Exit) Status {
+	st := Status{
+		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS),
+		Stdout: int64(exit.Stdout), Stderr: int64(exit.Stderr), Rung: exit.Rung, Left: int(exit.Left),
+	}
+	cause := context.Cause(ctx)
+	switch {
+	case exit.Rung != wire.RungNone && errors.Is(cause, ErrTimeout):
+		st.Reason = TimedOut
+	case exit.Rung != wire.RungNone && errors.Is(cause, ErrOutputLimit):
+		st.Reason = OutputLimit
+	case exit.Rung != wire.RungNone:
+		st.Reason = Cancelled
+	case exit.OOM:
+		st.Reason = OOMKilled
+	case exit.Signal != 0:
+		st.Reason = Signalled
+	}
+	return st
+}

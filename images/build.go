@@ -1,0 +1,147 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+const dockerfile = "Dockerfile"
+
+// Build builds the directory's Dockerfile on the engine and names the image ref,
+// or gives it no name if ref is empty. What .dockerignore excludes is not sent.
+func (r *Resolver) Build(ctx context.Context, dir, ref string, progress func(engine.Progress)) (engine.Image, error) {
+	name, err := optionalRef(ref)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, dockerfile)); err != nil {
+		return engine.Image{}, fmt.Errorf("build: %s has no %s: %w", dir, dockerfile, err)
+	}
+	ignored, err := readIgnored(dir)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	pr, pw := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pw.CloseWithError(writeContext(pw, dir, ignored))
+	}()
+	id, err := r.engine.BuildImage(ctx, pr, engine.Build{Ref: name, Labels: roleLabels(roleImage)}, orQuiet(progress))
+	pr.CloseWithError(errors.New("the engine stopped reading"))
+	<-done
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("build %s: %w", dir, err)
+	}
+	return r.engine.Image(ctx, string(id))
+}
+
+func orQuiet(progress func(engine.Progress)) func(engine.Progress) {
+	if progress == nil {
+		return quiet
+	}
+	return progress
+}
+
+// optionalRef is makeRef, but for an empty reference, which is no name.
+func optionalRef(ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	return makeRef(ref)
+}
+
+// readIgnored reads .dockerignore. The Dockerfile itself is always sent.
+func readIgnored(dir string) (*patternmatcher.PatternMatcher, error) {
+	path := filepath.Join(dir, ".dockerignore")
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return patternmatcher.New(nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	patterns, err := ignorefile.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m, err := patternmatcher.New(append(patterns, "!"+dockerfile, "!.dockerignore"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// writeContext writes dir as a tar: files, directories and links, owned by root.
+func writeContext(w io.Writer, dir string, ignored *patternmatcher.PatternMatcher) error {
+	tw := tar.NewWriter(w)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		skip, err := ignored.MatchesOrParentMatches(rel)
+		if err != nil {
+			return fmt.Errorf(".dockerignore: %w", err)
+		}
+		if skip {
+			if d.IsDir() && !ignored.Exclusions() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return writeContextEntry(tw, path, rel, d)
+	})
+	return errors.Join(err, tw.Close())
+}
+
+func writeContextEntry(tw *tar.Writer, path, rel string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	var link string
+	switch mode := info.Mode(); {
+	case mode&fs.ModeSymlink != 0:
+		if link, err = os.Readlink(path); err != nil {
+			return err
+		}
+	case !mode.IsRegular() && !mode.IsDir():
+		return nil // sockets, pipes and devices are no content
+	}
+	hdr, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	hdr.Name, hdr.Uid, hdr.Gid, hdr.Uname, hdr.Gname = strings.TrimSuffix(rel, "/"), 0, 0, "", ""
+	if d.IsDir() {
+		hdr.Name += "/"
+	}
+	if err := tw.WriteHeader(hdr); err != nil || hdr.Typeflag != tar.TypeReg {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(tw, f)
+	return err
+}

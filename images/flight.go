@@ -1,0 +1,155 @@
+package images
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// maxPending bounds the progress kept for a waiter that is slow to read it:
+// one entry a layer or step. Beyond it, further steps are not shown to it.
+const maxPending = 256
+
+// flights runs one call a key at a time: who asks while it runs waits for the
+// same outcome, and sees how far it is and goes. The zero value is ready. The
+// call is cancelled when its last waiter has gone.
+type flights[T any] struct {
+	mu      sync.Mutex
+	running map[string]*flight[T] // guarded by mu
+}
+
+type flight[T any] struct {
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	value   T                    // readable once done is closed
+	err     error                // as value
+	waiters map[*waiter]struct{} // guarded by flights.mu
+	latest  []engine.Progress    // guarded by flights.mu; shown to who joins later
+}
+
+// waiter holds what its caller has not been shown yet; the caller's own
+// goroutine shows it, so a slow one delays nobody.
+type waiter struct {
+	ready   chan struct{} // buffered, 1
+	mu      sync.Mutex
+	pending []engine.Progress // guarded by mu; the latest of each ID
+}
+
+// do returns the outcome of call for key. A nil progress is allowed; it is
+// called by this goroutine only, and not after do has returned.
+func (f *flights[T]) do(ctx context.Context, key string, progress func(engine.Progress), call func(context.Context, func(engine.Progress)) (T, error)) (T, error) {
+	if progress == nil {
+		progress = quiet
+	}
+	w := &waiter{ready: make(chan struct{}, 1)}
+	fl := f.join(ctx, key, w, call)
+	for {
+		select {
+		case <-w.ready:
+			w.show(progress)
+		case <-fl.done:
+			w.show(progress)
+			return fl.value, fl.err
+		case <-ctx.Done():
+			if f.leave(key, fl, w) {
+				<-fl.done // the last waiter waits for what it started
+			}
+			var zero T
+			return zero, context.Cause(ctx)
+		}
+	}
+}
+
+func (f *flights[T]) join(ctx context.Context, key string, w *waiter, call func(context.Context, func(engine.Progress)) (T, error)) *flight[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl, ok := f.running[key]; ok {
+		fl.waiters[w] = struct{}{}
+		for _, p := range fl.latest {
+			w.add(p)
+		}
+		return fl
+	}
+	shared, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	fl := &flight[T]{cancel: cancel, done: make(chan struct{}), waiters: map[*waiter]struct{}{w: {}}}
+	if f.running == nil {
+		f.running = make(map[string]*flight[T])
+	}
+	f.running[key] = fl
+	go func() {
+		defer close(fl.done)
+		defer cancel(nil)
+		fl.value, fl.err = call(shared, func(p engine.Progress) { f.tell(fl, p) })
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.running[key] == fl {
+			delete(f.running, key)
+		}
+	}()
+	return fl
+}
+
+// leave takes w off fl and reports whether it was the last: then the call is
+// cancelled, and the next who asks starts anew.
+func (f *flights[T]) leave(key string, fl *flight[T], w *waiter) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(fl.waiters, w)
+	if len(fl.waiters) > 0 {
+		return false
+	}
+	fl.cancel(context.Canceled)
+	if f.running[key] == fl {
+		delete(f.running, key)
+	}
+	return true
+}
+
+func (f *flights[T]) tell(fl *flight[T], p engine.Progress) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl.latest, _ = merge(fl.latest, p)
+	for w := range fl.waiters {
+		w.add(p)
+	}
+}
+
+func (w *waiter) add(p engine.Progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var ok bool
+	if w.pending, ok = merge(w.pending, p); !ok {
+		return
+	}
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// merge puts p in the place of its ID's last step, or at the end while there is
+// room.
+func merge(list []engine.Progress, p engine.Progress) ([]engine.Progress, bool) {
+	i := slices.IndexFunc(list, func(old engine.Progress) bool { return old.ID == p.ID })
+	switch {
+	case i >= 0:
+		list[i] = p
+	case len(list) == maxPending:
+		return list, false
+	default:
+		list = append(list, p)
+	}
+	return list, true
+}
+
+func (w *waiter) show(progress func(engine.Progress)) {
+	w.mu.Lock()
+	pending := w.pending
+	w.pending = nil
+	w.mu.Unlock()
+	for _, p := range pending {
+		progress(p)
+	}
+}

@@ -1,0 +1,171 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// snapshotVersion changes with what a snapshot of the same files contains.
+const snapshotVersion = "3"
+
+// HostError says why there is no snapshot of this machine's programs.
+type HostError struct{ Reason string }
+
+func (e *HostError) Error() string {
+	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry (--image debian:stable-slim), or put one on the engine with `sandboxbash image load FILE` or `sandboxbash image build DIR`", HostRef, e.Reason)
+}
+
+// snapshot is this machine's programs as an image.
+type snapshot struct {
+	*tree
+	hash string // hex
+}
+
+func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
+
+// Host returns the snapshot of this machine's own programs, and makes it where
+// it is missing or where the programs have changed since. It needs no network.
+// The error is a *HostError where this machine is not a linux machine of the
+// engine's architecture, or lacks what it takes.
+func (r *Resolver) Host(ctx context.Context, progress func(engine.Progress)) (engine.Image, error) {
+	return r.images.do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
+		return r.host(ctx, tell)
+	})
+}
+
+func (r *Resolver) host(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
+	now := stamp()
+	if hash := r.remembered(now); hash != "" {
+		if img, err := r.snapshotImage(ctx, hash); err == nil {
+			return img, nil
+		}
+	}
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("image %q: %w", HostRef, err)
+	}
+	if err := canSnapshot(runtime.GOOS, runtime.GOARCH, info); err != nil {
+		return engine.Image{}, err
+	}
+	snap, err := r.snapshot(ctx)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	img, err := r.snapshotImage(ctx, snap.hash)
+	if errors.Is(err, engine.ErrNotFound) {
+		img, err = r.importSnapshot(ctx, snap, tell)
+	}
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("image %q: %w", HostRef, err)
+	}
+	r.remember(now, snap.hash)
+	return img, nil
+}
+
+// snapshotImage finds the image of a snapshot. One with another content, or that
+// is being made this moment, is not found.
+func (r *Resolver) snapshotImage(ctx context.Context, hash string) (engine.Image, error) {
+	img, err := r.engine.Image(ctx, hostRepo+":"+hash[:12])
+	if err == nil && (img.Labels[labelDigest] != hash || img.Arch != runtime.GOARCH) {
+		return engine.Image{}, engine.ErrNotFound
+	}
+	return img, err
+}
+
+func canSnapshot(goos, goarch string, info engine.Info) error {
+	if goos != "linux" {
+		return &HostError{Reason: "this machine runs " + goos + ", and a container needs linux programs"}
+	}
+	if goarch != info.Arch {
+		return &HostError{Reason: fmt.Sprintf("this machine is %s and the engine's is %s", goarch, info.Arch)}
+	}
+	return nil
+}
+
+// importSnapshot streams the snapshot to the engine.
+func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func(engine.Progress)) (engine.Image, error) {
+	total := snap.size()
+	pr, pw := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pw.CloseWithError(snap.write(ctx, pw, func(n int64) {
+			tell(engine.Progress{ID: HostRef, Status: "copying this machine's programs", Current: n, Total: total})
+		}))
+	}()
+	id, err := r.engine.ImportImage(ctx, pr, engine.ImageConfig{
+		Ref:    snap.ref(),
+		OS:     "linux",
+		Arch:   runtime.GOARCH,
+		Labels: map[string]string{labelRole: roleHost, labelDigest: snap.hash},
+	})
+	pr.CloseWithError(errors.New("the engine stopped reading"))
+	<-done
+	if err != nil {
+		return engine.Image{}, err
+	}
+	return r.engine.Image(ctx, string(id))
+}
+
+// newSnapshot looks at this machine's programs. It reads no file but ELF
+// headers and package lists.
+func newSnapshot(ctx context.Context) (*snapshot, error) {
+	t := newTree()
+	for _, path := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
+		t.add(path) // links into /usr, where it is merged
+	}
+	c := collector{tree: t, linker: newLinker(runtime.GOARCH)}
+	if err := c.collect(ctx); err != nil {
+		return nil, err
+	}
+	synthesise(t)
+	if archive := localeArchive(ctx, t); archive != nil {
+		t.make(localeArchivePath, 0o644, string(archive))
+	}
+	t.make(ldCachePath, 0o644, string(ldCache(runtime.GOARCH, t.libraries(runtime.GOARCH))))
+	return &snapshot{tree: t, hash: t.digest(snapshotVersion)}, nil
+}
+
+// The accounts of a snapshot, and nothing of this machine's.
+const (
+	passwdFile = `root:x:0:0:root:/root:/bin/bash
+agent:x:1000:1000:agent:/home/agent:/bin/bash
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+`
+	groupFile = `root:x:0:
+tty:x:5:
+agent:x:1000:
+nogroup:x:65534:
+`
+	nsswitchFile = `passwd: files
+group: files
+shadow: files
+hosts: files dns
+networks: files
+protocols: files
+services: files
+`
+	hostsFile = `127.0.0.1 localhost
+::1 localhost ip6-localhost ip6-loopback
+`
+)
+
+func synthesise(t *tree) {
+	for path, content := range map[string]string{
+		"/etc/passwd": passwdFile, "/etc/group": groupFile, "/etc/nsswitch.conf": nsswitchFile, "/etc/hosts": hostsFile,
+	} {
+		t.make(path, 0o644, content)
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/root", "/home/agent", "/workspace", "/mnt", "/opt", "/srv"} {
+		t.make(dir, fs.ModeDir|0o755, "")
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		t.make(dir, fs.ModeDir|fs.ModeSticky|0o777, "")
+	}
+}

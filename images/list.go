@@ -1,0 +1,74 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// List returns every image on the engine.
+func (r *Resolver) List(ctx context.Context) ([]engine.Image, error) { return r.engine.Images(ctx) }
+
+// Remove removes the image that ref names from the engine; "host" removes every
+// snapshot of ours, of programs as they were before included. An image that is
+// not there is an engine.ErrNotFound.
+func (r *Resolver) Remove(ctx context.Context, ref string) error {
+	t, err := parseRef(ref)
+	if err != nil {
+		return err
+	}
+	if t.name == HostRef {
+		return r.removeRoles(ctx, roleHost)
+	}
+	if err := r.engine.RemoveImage(ctx, t.name); err != nil {
+		return fmt.Errorf("image %q: %w", ref, err)
+	}
+	return nil
+}
+
+// RemoveAll removes what this package has made for itself: snapshots, the
+// runner and workspace images, and the runner's volumes. Images that were
+// pulled, loaded or built stay. It goes on after an error and returns them all;
+// what a session uses is an engine.ErrConflict.
+func (r *Resolver) RemoveAll(ctx context.Context) error {
+	errs := []error{r.removeRoles(ctx, roleHost, roleRunner, roleWorkspace)}
+	volumes, err := r.engine.Volumes(ctx, roleLabels(roleRunner))
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, v := range volumes {
+		if strings.HasPrefix(v.Name, "sandboxbash-runner-") {
+			errs = append(errs, ignore(r.engine.RemoveVolume(ctx, v.Name), engine.ErrNotFound))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeRoles removes images by our label and our names: an image can carry our
+// labels.
+func (r *Resolver) removeRoles(ctx context.Context, roles ...string) error {
+	list, err := r.engine.Images(ctx)
+	if err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	var errs []error
+	for _, img := range list {
+		for _, role := range roles {
+			if img.Labels[labelRole] != role {
+				continue
+			}
+			for _, ref := range img.Refs {
+				if strings.HasPrefix(ref, "sandboxbash/"+role+":") {
+					errs = append(errs, ignore(r.engine.RemoveImage(ctx, ref), engine.ErrNotFound))
+				}
+			}
+			if len(img.Refs) == 0 {
+				errs = append(errs, ignore(r.engine.RemoveImage(ctx, string(img.ID)), engine.ErrNotFound))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,261 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tree is a root file system in the making: files taken from this machine by
+// their own paths, and made ones. Owners, times, special mode bits and anything
+// that is neither file, directory nor link do not come along.
+type tree struct {
+	entries map[string]entry
+	missing map[string]bool // looked for and not there
+}
+
+type entry struct {
+	mode  fs.FileMode // type, and permissions of a file
+	size  int64
+	mtime time.Time
+	link  string // target of a symbolic link
+	data  []byte // of a made file
+	made  bool
+	inode inode // of a file; equal ones are hard links
+}
+
+func newTree() *tree {
+	return &tree{entries: make(map[string]entry), missing: make(map[string]bool)}
+}
+
+// maxLinks bounds the links followed for one path, as the kernel does (ELOOP).
+const maxLinks = 40
+
+// add takes the file, directory or link at path, with what leads there: parent
+// directories, and the targets of links, at the same places as here. It returns
+// the path that the links lead to, "" if there is none or it may not be taken.
+// A directory is taken without its content.
+func (t *tree) add(path string) string {
+	rest := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
+	at, links := "/", 0
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		if name == ".." || name == "." || name == "" {
+			if name == ".." {
+				at = filepath.Dir(at)
+			}
+			continue
+		}
+		next := filepath.Join(at, name)
+		e, ok := t.entry(next, len(rest) > 0)
+		if !ok {
+			return ""
+		}
+		t.entries[next] = e
+		if e.mode&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return ""
+		}
+		if filepath.IsAbs(e.link) {
+			at = "/"
+		}
+		rest = append(strings.Split(strings.Trim(e.link, "/"), "/"), rest...)
+	}
+	return at
+}
+
+// entry looks at what is at path. A directory on the way to something permitted
+// need not be permitted itself.
+func (t *tree) entry(path string, onTheWay bool) (entry, bool) {
+	if e, ok := t.entries[path]; ok {
+		return e, true
+	}
+	if t.missing[path] {
+		return entry{}, false
+	}
+	e, ok := look(path)
+	if ok && e.mode.IsDir() && (onTheWay || permitted(path)) {
+		return e, true
+	}
+	if !ok || !permitted(path) {
+		t.missing[path] = !ok
+		return entry{}, false
+	}
+	return e, true
+}
+
+// look reads an entry. Special files are not seen, nor is a file that is not
+// for everybody to read: it may be somebody's secret.
+func look(path string) (entry, bool) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return entry{}, false
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return entry{mode: fs.ModeDir | 0o755}, true
+	case mode&fs.ModeSymlink != 0:
+		link, err := os.Readlink(path)
+		return entry{mode: fs.ModeSymlink | 0o777, link: link}, err == nil
+	case mode.IsRegular() && mode&0o004 != 0:
+		return entry{mode: mode.Perm(), size: info.Size(), mtime: info.ModTime(), inode: inodeOf(info)}, true
+	}
+	return entry{}, false
+}
+
+// addAll takes what is at path and, of a directory, everything below it.
+func (t *tree) addAll(path string) {
+	target := t.add(path)
+	if target == "" || !t.entries[target].mode.IsDir() {
+		return
+	}
+	list, err := os.ReadDir(target)
+	if err != nil {
+		return // not for us to read, so not for the sandbox
+	}
+	for _, d := range list {
+		below := filepath.Join(target, d.Name())
+		if d.IsDir() {
+			if permitted(below) {
+				t.addAll(below)
+			}
+			continue
+		}
+		t.add(below)
+	}
+}
+
+// make puts an entry that this machine need not have.
+func (t *tree) make(path string, mode fs.FileMode, data string) {
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		if _, ok := t.entries[dir]; !ok {
+			t.entries[dir] = entry{mode: fs.ModeDir | 0o755, made: true}
+		}
+	}
+	t.entries[path] = entry{mode: mode, data: []byte(data), size: int64(len(data)), made: true}
+}
+
+// digest is over what decides the bytes of the tar, as far as that is known
+// without reading files: their paths, sizes, times and modes.
+func (t *tree) digest(version string) string {
+	h := sha256.New()
+	fmt.Fprintln(h, version)
+	for _, path := range slices.Sorted(maps.Keys(t.entries)) {
+		e := t.entries[path]
+		fmt.Fprintf(h, "%q %o %d %d %q %x\n", path, e.mode, e.size, mtimeOf(e), e.link, sha256.Sum256(e.data))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func mtimeOf(e entry) int64 {
+	if e.mtime.IsZero() {
+		return 0
+	}
+	return e.mtime.UnixNano()
+}
+
+// size is the sum of the files, in bytes.
+func (t *tree) size() (n int64) {
+	for _, e := range t.entries {
+		n += e.size
+	}
+	return n
+}
+
+// write streams the tree as a tar, in the order of its paths, and calls wrote
+// with the bytes of files written so far.
+func (t *tree) write(ctx context.Context, w io.Writer, wrote func(int64)) error {
+	tw := tar.NewWriter(w)
+	first := make(map[inode]string)
+	buf := make([]byte, 256<<10)
+	var sum int64
+	for _, path := range slices.Sorted(maps.Keys(t.entries)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e := t.entries[path]
+		hdr := header(path, e)
+		if same, ok := first[e.inode]; ok && e.inode != (inode{}) {
+			hdr.Typeflag, hdr.Linkname, hdr.Size = tar.TypeLink, same, 0
+		}
+		if err := tw.WriteHeader(hdr); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if hdr.Typeflag != tar.TypeReg {
+			continue
+		}
+		if e.inode != (inode{}) {
+			first[e.inode] = hdr.Name
+		}
+		if err := copyContent(tw, path, e, buf); err != nil {
+			return err
+		}
+		sum += e.size
+		wrote(sum)
+	}
+	return tw.Close()
+}
+
+func header(path string, e entry) *tar.Header {
+	// No permissions for the group: it is root's, and nobody is in it. A kernel
+	// asks a FUSE storage driver for the ACL of every directory and file on a path
+	// that has them, a round trip each.
+	hdr := &tar.Header{Name: path[1:], Mode: int64(e.mode.Perm() &^ 0o070), ModTime: epoch, Format: tar.FormatPAX}
+	switch {
+	case e.mode.IsDir():
+		hdr.Typeflag, hdr.Name = tar.TypeDir, hdr.Name+"/"
+		if e.mode&fs.ModeSticky != 0 { // /tmp is everybody's
+			hdr.Mode = 0o1777
+		}
+	case e.mode&fs.ModeSymlink != 0:
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.link
+	default:
+		hdr.Typeflag, hdr.Size = tar.TypeReg, e.size
+		if strings.HasSuffix(path, ".py") {
+			// Compiled modules hold their source's time, and are not used if it differs.
+			hdr.ModTime = e.mtime.Truncate(time.Second)
+		}
+	}
+	return hdr
+}
+
+func copyContent(w io.Writer, path string, e entry, buf []byte) error {
+	if e.made {
+		_, err := w.Write(e.data)
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(f, e.size), buf)
+	if err == nil && n != e.size {
+		err = errors.New("changed while it was read; try again")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// link puts a symbolic link that this machine does not have.
+func (t *tree) link(path, to string) {
+	t.make(path, 0, "")
+	t.entries[path] = entry{mode: fs.ModeSymlink | 0o777, link: to, made: true}
+}

@@ -1,0 +1,95 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// WorkspaceDir is where a session has its workspace by default.
+const WorkspaceDir = "/workspace"
+
+// Workspace returns an image that holds WorkspaceDir alone, empty and owned by
+// uid:gid with mode 0755, and makes it where it is missing.
+func (r *Resolver) Workspace(ctx context.Context, uid, gid uint32) (engine.ImageID, error) {
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return "", fmt.Errorf("workspace image: %w", err)
+	}
+	layer, err := layerOf(func(tw *tar.Writer) error {
+		return writeDir(tw, dirEntry{name: WorkspaceDir[1:], uid: int(uid), gid: int(gid)})
+	})
+	if err != nil {
+		return "", fmt.Errorf("workspace image: %w", err)
+	}
+	img := smallImage{
+		ref:    fmt.Sprintf("%s:%d-%d", workspaceRepo, uid, gid),
+		arch:   info.Arch,
+		labels: roleLabels(roleWorkspace),
+		layer:  layer,
+	}
+	return img.ensure(ctx, r.engine)
+}
+
+// FillWorkspace gives an empty volume its owner: its root directory becomes
+// uid:gid, mode 0755. A volume that is not empty is left as it is. No container
+// stays behind, and nothing is ever started.
+func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error {
+	id, err := r.Workspace(ctx, uid, gid)
+	if err != nil {
+		return err
+	}
+	name := engine.ContainerID("sandboxbash-fill-" + uuid.NewString())
+	_, _, err = r.engine.CreateContainer(ctx, filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir}))
+	if err = errors.Join(err, r.removeFiller(ctx, name)); err != nil {
+		return fmt.Errorf("workspace volume %s: %w", volume, err)
+	}
+	return nil
+}
+
+// ClearWorkspace empties a volume that no container uses, in a container of the
+// runner's image made for that: for contents that an engine cannot remove by
+// itself, because they lie too deep.
+func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
+	if err := r.clear(ctx, volume); err != nil {
+		return fmt.Errorf("clear volume %s: %w", volume, err)
+	}
+	return nil
+}
+
+func (r *Resolver) clear(ctx context.Context, volume string) error {
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := r.runners(info.Arch)
+	if err != nil {
+		return err
+	}
+	img, err := b.image()
+	if err != nil {
+		return err
+	}
+	id, err := img.ensure(ctx, r.engine)
+	if err != nil {
+		return err
+	}
+	name := engine.ContainerID("sandboxbash-clear-" + uuid.NewString())
+	shape := filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir, Options: []string{"nocopy"}})
+	shape.Spec.Root.Readonly = true
+	shape.Spec.Process.NoNewPrivileges = true
+	shape.Spec.Process.Args = []string{RunnerPath, "clear", WorkspaceDir}
+	shape.Spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: []string{"CAP_DAC_OVERRIDE", "CAP_FOWNER"}}
+	if _, _, err = r.engine.CreateContainer(ctx, shape); err == nil {
+		if err = r.engine.StartContainer(ctx, name); err == nil {
+			err = r.engine.WaitContainer(ctx, name)
+		}
+	}
+	return errors.Join(err, r.removeFiller(ctx, name))
+}

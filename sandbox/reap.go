@@ -1,0 +1,98 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// settleTime is how long a container may stand exited, or a volume without one,
+// before it counts as left behind: another process may be between two steps.
+const settleTime = 10 * time.Second
+
+// Reap removes what is left of sessions: containers of ours that have exited,
+// those that were never started or are paused and whose owner is gone past
+// their lease, and workspaces without a container. It returns the ids. A running
+// session ends itself when its lease is over.
+func (e *Engine) Reap(ctx context.Context) ([]string, error) {
+	all, err := e.containers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reaped []string
+	var errs []error
+	now := time.Now()
+	for _, state := range all {
+		id, _ := ours(state)
+		if e.isOpen(id) || !dead(state, now) {
+			continue
+		}
+		if err := e.remove(ctx, state.ID, id); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		reaped = append(reaped, id)
+	}
+	errs = append(errs, e.reapVolumes(ctx, now))
+	return reaped, errors.Join(errs...)
+}
+
+// isOpen reports whether this process holds the session: then it is not for the
+// reaper.
+func (e *Engine) isOpen(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[id] != nil
+}
+
+// dead decides whether a container of ours is left behind.
+func dead(state engine.ContainerState, now time.Time) bool {
+	info, err := describe(state)
+	if err != nil {
+		return false // of another version of ours: not ours to judge
+	}
+	by, known := parseOwner(info.Owner)
+	abandoned := known && by.gone()
+	switch state.Status {
+	case "exited", "dead":
+		return abandoned || now.Sub(state.Finished).Abs() > settleTime
+	case "created", "paused":
+		since := state.Started
+		if since.Before(info.Created) {
+			since = info.Created
+		}
+		return abandoned && now.Sub(since).Abs() > info.Lease
+	default:
+		return false
+	}
+}
+
+// reapVolumes removes workspaces whose session has no container: its making was
+// cut off.
+func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
+	all, err := e.docker.Volumes(ctx, map[string]string{labelRole: "workspace"})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, v := range all {
+		id := v.Labels[LabelSession]
+		if !validID(id) || v.Name != namePrefix+id || e.isOpen(id) {
+			continue
+		}
+		by, known := parseOwner(v.Labels[labelOwner])
+		made, err := time.Parse(time.RFC3339Nano, v.Labels[labelCreated])
+		if err != nil || !known || !by.gone() || now.Sub(made).Abs() < settleTime {
+			continue
+		}
+		if _, err := e.docker.Container(ctx, v.Name); !errors.Is(err, engine.ErrNotFound) {
+			continue
+		}
+		if err := e.removeVolume(ctx, v.Name); err != nil && !errors.Is(err, engine.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

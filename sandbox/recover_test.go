@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// isError reports whether err says this much of the command.
+func isError(err error, outcome exec.Outcome, cause exec.Cause) bool {
+	var e *exec.Error
+	return errors.As(err, &e) && e.Outcome == outcome && e.Cause == cause
+}
+
+// deaf makes a session whose runners start commands and then hear nothing.
+func deaf(t *testing.T, spec Spec) (*fakeDocker, *Session) {
+	t.Helper()
+	d := newFakeDocker(t)
+	_, s := start(t, d, spec)
+	d.on = func(f *fakeRunner, req wire.Request) {
+		if string(req.Script) == "echo" {
+			f.answer([]byte("hi\n"))
+		}
+	}
+	return d, s
+}
+
+var errTest = errors.New("not today")
+
+func TestKillUnconfirmed(t *testing.T) {
+	t.Parallel()
+	// From T: the grace, the sweep and its slack; see exec.
+	const unconfirmed = 2*time.Second + 500*time.Millisecond
+	for _, tt := range []struct {
+		name    string
+		prepare func(*fakeDocker)
+		killed  string     // of a result
+		cause   exec.Cause // of an unknown outcome
+		elapsed time.Duration
+		calls   []string
+		works   bool // the session does afterwards
+	}{
+		{"reset", func(*fakeDocker) {}, "reset", "", unconfirmed, []string{"signal KILL", "wait", "start"}, true},
+		{"it had ended already", func(d *fakeDocker) {
+			d.fail = onCall("signal", &engine.Error{Kind: engine.ErrNotRunning, Err: errTest})
+		}, "reset", "", unconfirmed, []string{"signal KILL", "wait", "start"}, false},
+		{"it does not start", func(d *fakeDocker) { d.fail = onCall("start", errTest) }, "removed", "", unconfirmed, []string{"signal KILL", "wait", "start", "remove"}, false},
+		{"the engine fails", func(d *fakeDocker) { d.fail = onCall("signal", errTest) }, "", exec.CauseUnconfirmed, unconfirmed, []string{"signal KILL"}, false},
+		{"the engine hangs", func(d *fakeDocker) { d.hang["signal"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL"}, false},
+		{"it does not die", func(d *fakeDocker) { d.hang["wait"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL", "wait"}, false},
+		{"start and removal hang", func(d *fakeDocker) { d.hang["start"], d.hang["remove"] = true, true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime + resetTime/4, []string{"signal KILL", "wait", "start", "remove"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, s := deaf(t, Spec{})
+				defer s.Release()
+				tt.prepare(d)
+				begin := time.Now()
+				res, err := s.Run(t.Context(), Command{Script: "x", Timeout: time.Second})
+				elapsed := time.Since(begin) - time.Second
+				if tt.killed != "" && (err != nil || res.Reason != exec.TimedOut || res.Killed != tt.killed || res.Elapsed != time.Since(begin)) {
+					t.Errorf("Run() = %+v, %v; want timed-out, killed %q, after %v", res, err, tt.killed, time.Since(begin))
+				}
+				if tt.cause != "" && !isError(err, exec.Unknown, tt.cause) {
+					t.Errorf("Run() = %+v, %v; want outcome-unknown{%s}", res, err, tt.cause)
+				}
+				if elapsed != tt.elapsed || elapsed > 5*time.Second {
+					t.Errorf("Run() took %v after the timeout; want %v", elapsed, tt.elapsed)
+				}
+				if calls := d.took(); !slices.Equal(calls, tt.calls) {
+					t.Errorf("engine calls %q; want %q", calls, tt.calls)
+				}
+				if tt.works {
+					res, err := s.Run(t.Context(), Command{Script: "echo"})
+					if err != nil || res.Output.Stdout.Text() != "hi\n" {
+						t.Errorf("the next Run() = %+v, %v; want hi", res, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// onCall fails one kind of call.
+func onCall(call string, err error) func(string) error {
+	return func(got string) error {
+		if got == call {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestKillUnconfirmedAfterCancel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := deaf(t, Spec{})
+		defer s.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		res, err := s.Run(ctx, Command{Script: "x", Timeout: time.Hour})
+		if err != nil || res.Reason != exec.Cancelled || res.Killed != "reset" {
+			t.Errorf("Run() = %+v, %v; want cancelled, killed reset", res, err)
+		}
+	})
+}
+
+// What has become of a container decides what is said of the command.
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		profile Profile
+		happens func(*fakeDocker, *Session)
+		outcome exec.Outcome
+		cause   exec.Cause
+		calls   []string // beside inspections
+		works   bool
+	}{
+		{"killed", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, 137, nil) }, exec.Lost, CauseKilled, nil, false},
+		{"out of memory", Strict, func(d *fakeDocker, s *Session) {
+			d.die(s.container, 137, func(c *engine.ContainerState) { c.OOMKilled = true })
+		}, exec.Lost, CauseOOM, nil, false},
+		{"lease over", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, 0, nil) }, exec.Lost, CauseLeaseOver, nil, false},
+		{"removed", Strict, func(d *fakeDocker, s *Session) { _ = d.RemoveContainer(d.t.Context(), s.container) }, exec.Lost, CauseRemoved, []string{"remove"}, false},
+		{"paused", Strict, func(d *fakeDocker, s *Session) {
+			_ = d.change(s.container, func(c *engine.ContainerState) { c.Status = "paused" })
+			d.hangUp(s.container)
+		}, exec.Unknown, CausePaused, nil, false},
+		{"unreachable", Strict, func(d *fakeDocker, s *Session) {
+			d.fail = onCall("inspect", engine.ErrUnreachable)
+			d.hangUp(s.container)
+		}, exec.Unknown, CauseUnreachable, nil, false},
+		{"engine hangs", Strict, func(d *fakeDocker, s *Session) {
+			d.hang["inspect"] = true
+			d.hangUp(s.container)
+		}, exec.Unknown, CauseUnreachable, nil, false},
+		{"runner gone", Strict, func(d *fakeDocker, s *Session) { d.hangUp(s.container) }, exec.Unknown, exec.CauseRunnerLost, []string{"signal USR2", "usage"}, true},
+		{"runner gone in dev", Dev, func(d *fakeDocker, s *Session) { d.hangUp(s.container) }, exec.Unknown, exec.CauseRunnerLost, []string{"signal KILL", "wait", "start"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, s := deaf(t, Spec{Profile: tt.profile})
+				defer s.Release()
+				time.AfterFunc(time.Second, func() { tt.happens(d, s) })
+				begin := time.Now()
+				res, err := s.Run(t.Context(), Command{Script: "x", Timeout: time.Hour})
+				if !isError(err, tt.outcome, tt.cause) {
+					t.Errorf("Run() = %+v, %v; want %s{%s}", res, err, tt.outcome, tt.cause)
+				}
+				if elapsed := time.Since(begin); elapsed > 6*time.Second {
+					t.Errorf("Run() took %v", elapsed)
+				}
+				calls := slices.DeleteFunc(d.took(), func(c string) bool { return c == "inspect" })
+				if !slices.Equal(calls, tt.calls) {
+					t.Errorf("engine calls %q; want %q", calls, tt.calls)
+				}
+				if tt.works {
+					if res, err := s.Run(t.Context(), Command{Script: "echo"}); err != nil || res.Output.Stdout.Text() != "hi\n" {
+						t.Errorf("the next Run() = %+v, %v; want hi", res, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A session found dead before a command can start is lost, not a failed engine.
+func TestRunInDeadSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s := deaf(t, Spec{})
+		defer s.Release()
+		d.die(s.container, 0, nil)
+		synctest.Wait()
+		if _, err := s.Run(t.Context(), Command{Script: "echo"}); !isError(err, exec.Lost, CauseLeaseOver) {
+			t.Errorf("Run() = %v; want session-lost{lease-over}", err)
+		}
+		e := New(d, &fakeImages{}, Options{})
+		if _, err := e.Open(t.Context(), s.ID()); !isError(err, exec.Lost, CauseLeaseOver) {
+			t.Errorf("Open() = %v; want session-lost{lease-over}", err)
+		}
+	})
+}
+
+// Leftovers are killed, once, and only when it is by the engine's count that
+// nothing more can be started.
+func TestMakeRoom(t *testing.T) {
+	t.Parallel()
+	full := engine.Usage{Pids: 500, PidsLimit: 512}
+	for _, tt := range []struct {
+		name   string
+		first  wire.Failure // of the first try; 0: the exec itself fails
+		usage  []engine.Usage
+		room   bool
+		cause  exec.Cause // of the error in the end; "" is none
+		swept  bool
+		tries  int
+		always bool // every try fails
+	}{
+		{name: "at the pids limit", first: wire.FailResources, room: true, swept: true, tries: 2},
+		{name: "at the limit for ever", first: wire.FailResources, cause: exec.CauseResources, room: true, swept: true, tries: 2, always: true},
+		{name: "no runner, full", usage: []engine.Usage{full, full, {}}, room: true, swept: true},
+		{name: "no runner, out of memory", usage: []engine.Usage{{Memory: 100 << 20, MemoryLimit: 110 << 20}, {}}, room: true, swept: true},
+		{name: "no runner, not full", usage: []engine.Usage{{Pids: 400, PidsLimit: 512}}, cause: exec.CauseEngine},
+		{name: "no limits", usage: []engine.Usage{{Pids: 1e6, Memory: 1e12}}, cause: exec.CauseEngine},
+		{name: "still full", usage: []engine.Usage{full}, cause: exec.CauseEngine, swept: true},
+		{name: "no such directory", first: wire.FailDirMissing, cause: exec.CauseDirMissing, tries: 1, always: true},
+		{name: "too big", first: wire.FailTooBig, cause: exec.CauseTooBig, tries: 1, always: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newFakeDocker(t)
+				_, s := start(t, d, Spec{})
+				defer s.Release()
+				tries := 0
+				d.on = func(f *fakeRunner, _ wire.Request) {
+					if tries++; tt.first != 0 && (tries == 1 || tt.always) {
+						f.failed(tt.first)
+						return
+					}
+					f.answer([]byte("ran"))
+				}
+				swept := false
+				if len(tt.usage) > 0 {
+					d.hangUp(s.container) // the idle runner: a new one is needed
+					synctest.Wait()
+					next := 0
+					d.usage = func() (engine.Usage, error) {
+						use := tt.usage[min(next, len(tt.usage)-1)]
+						next++
+						return use, nil
+					}
+					d.fail = func(call string) error {
+						swept = swept || call == "signal"
+						if call == "exec" && (!swept || tt.cause != "") {
+							return errTest
+						}
+						return nil
+					}
+				}
+				res, err := s.Run(t.Context(), Command{Script: "x"})
+				if tt.cause == "" && (err != nil || res.Output.Stdout.Text() != "ran") {
+					t.Errorf("Run() = %+v, %v; want it to run", res, err)
+				}
+				if tt.cause != "" && !isError(err, exec.NotStarted, tt.cause) {
+					t.Errorf("Run() = %v; want not-started{%s}", err, tt.cause)
+				}
+				if res.Room != tt.room {
+					t.Errorf("Room = %t; want %t", res.Room, tt.room)
+				}
+				calls := strings.Join(d.took(), ",")
+				if got := strings.Contains(calls, "signal USR2"); got != tt.swept {
+					t.Errorf("engine calls %s; want swept %t", calls, tt.swept)
+				}
+				if tt.first != 0 && tries != tt.tries {
+					t.Errorf("%d tries; want %d", tries, tt.tries)
+				}
+			})
+		})
+	}
+}
+
+func TestLost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		state engine.ContainerState
+		want  exec.Cause
+	}{
+		{engine.ContainerState{Status: "exited", ExitCode: 0}, CauseLeaseOver},
+		{engine.ContainerState{Status: "exited", ExitCode: 137}, CauseKilled},
+		{engine.ContainerState{Status: "exited", ExitCode: 137, OOMKilled: true}, CauseOOM},
+		{engine.ContainerState{Status: "exited", ExitCode: 2}, CauseKilled},
+		{engine.ContainerState{Status: "created"}, CauseKilled},
+		{engine.ContainerState{Status: "dead"}, CauseKilled},
+		{engine.ContainerState{Status: "removing", ExitCode: 137, OOMKilled: true}, CauseRemoved},
+	} {
+		if got := lost(tt.state); got.Outcome != exec.Lost || got.Cause != tt.want || got.Err == nil {
+			t.Errorf("lost(%+v) = %v; want session-lost{%s}", tt.state, got, tt.want)
+		}
+	}
+}

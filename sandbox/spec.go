@@ -1,0 +1,326 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Profile says how much a session's commands may do inside their container.
+type Profile string
+
+// Profiles.
+const (
+	// Strict is the default: an ordinary user without capabilities on a
+	// read-only root.
+	Strict Profile = "strict"
+	// Dev is for installing packages: uid 0 in the container with the few
+	// capabilities that package managers need, on a writable root.
+	Dev Profile = "dev"
+)
+
+// Network says what a session may reach.
+type Network string
+
+// Networks.
+const (
+	NetworkNone   Network = "none"   // loopback only; the default
+	NetworkBridge Network = "bridge" // whatever the engine's default bridge reaches
+)
+
+// WorkspaceKind says where a session's workspace comes from.
+type WorkspaceKind string
+
+// Kinds of workspace.
+const (
+	WorkspaceVolume WorkspaceKind = "volume" // a fresh volume; the default
+	WorkspaceCopy   WorkspaceKind = "copy"   // a fresh volume with a copy of a host directory
+	WorkspaceBind   WorkspaceKind = "bind"   // a host directory itself
+)
+
+// Workspace is a session's working directory. The zero value is a fresh volume.
+type Workspace struct {
+	Kind     WorkspaceKind `json:"kind"`
+	Dir      string        `json:"dir,omitempty"`      // on the host, absolute; for copy and bind
+	Target   string        `json:"target"`             // in the container, absolute
+	ReadOnly bool          `json:"readOnly,omitempty"` // for bind
+}
+
+// DefaultTarget is where a workspace lies unless it is bound at its own path.
+const DefaultTarget = "/workspace"
+
+// ParseWorkspace reads "volume", "copy:DIR" or "bind:DIR[:ro][:at=PATH]". DIR is
+// made absolute.
+func ParseWorkspace(text string) (Workspace, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	w := Workspace{Kind: WorkspaceKind(kind), Target: DefaultTarget}
+	switch w.Kind {
+	case WorkspaceVolume:
+		if rest != "" {
+			return w, fmt.Errorf("workspace %q: volume takes nothing behind it", text)
+		}
+		return w, nil
+	case WorkspaceCopy, WorkspaceBind:
+	default:
+		return w, fmt.Errorf("workspace %q: it can be volume, copy:DIR or bind:DIR[:ro][:at=PATH]", text)
+	}
+	dir := rest
+	for w.Kind == WorkspaceBind {
+		if cut, ok := strings.CutSuffix(dir, ":ro"); ok {
+			dir, w.ReadOnly = cut, true
+			continue
+		}
+		if i := strings.LastIndex(dir, ":at="); i >= 0 {
+			dir, w.Target = dir[:i], dir[i+len(":at="):]
+			if !path.IsAbs(w.Target) || path.Clean(w.Target) == "/" {
+				return w, fmt.Errorf("workspace %q: at=%s must be an absolute path below /", text, w.Target)
+			}
+			w.Target = path.Clean(w.Target)
+			continue
+		}
+		break
+	}
+	if dir == "" {
+		return w, fmt.Errorf("workspace %q: no directory is named", text)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return w, fmt.Errorf("workspace %q: %w", text, err)
+	}
+	w.Dir = abs
+	if w.Kind == WorkspaceBind && !strings.Contains(rest, ":at=") {
+		w.Target = filepath.ToSlash(abs)
+	}
+	return w, nil
+}
+
+// User is a numeric user and group.
+type User struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// ParseUser reads "UID[:GID]"; the group is the user's number unless given.
+func ParseUser(text string) (*User, error) {
+	uid, gid, both := strings.Cut(text, ":")
+	if !both {
+		gid = uid
+	}
+	u, err := strconv.ParseUint(uid, 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("user %q: it must be numeric, as in 1000 or 1000:1000", text)
+	}
+	g, err := strconv.ParseUint(gid, 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("user %q: the group must be numeric, as in 1000:1000", text)
+	}
+	return &User{UID: uint32(u), GID: uint32(g)}, nil
+}
+
+// Limits bound what a session may use. Zero values are the profile's defaults.
+type Limits struct {
+	Memory int64   `json:"memory"`         // bytes, swap included
+	CPUs   float64 `json:"cpus"`           // cores
+	Pids   int64   `json:"pids"`           // processes and threads
+	Disk   int64   `json:"disk,omitempty"` // bytes of workspace, kept in memory; 0: no limit, on disk
+}
+
+// Spec is the shape of a session to start. The zero value of each field is a
+// default; Normalize fills them in.
+type Spec struct {
+	Image     string // a reference, an image ID or "host"; empty: the default image
+	Profile   Profile
+	Workspace Workspace
+	User      *User // nil: the profile's, or the owner of a bound directory
+	Network   Network
+	Limits    Limits
+	Runtime   string // "" is the engine's default
+	// Lease is how long the session lives without a word from anybody. It must
+	// be at least a second; 0 is DefaultLease.
+	Lease time.Duration
+}
+
+const (
+	// DefaultLease is for a session that belongs to one process: long enough
+	// for a stalled host, short for one that has died.
+	DefaultLease = 15 * time.Second
+	// DefaultIdle is for a session that outlives its process.
+	DefaultIdle = 2 * time.Hour
+)
+
+// Defaults of a session, from the threat model's table of hardened defaults.
+const (
+	strictUID       = 1000
+	defaultMemory   = 2 << 30 // bytes
+	defaultCPUs     = 2
+	strictPids      = 512
+	devPids         = 4096
+	minMemory       = 6 << 20 // bytes; what engines refuse to go below
+	pageSize        = 4096    // bytes
+	minPids         = 64      // a runner and PID 1 have 20 threads each
+	maxTargetLength = 4096    // PATH_MAX
+)
+
+// Normalize fills in defaults and refuses what cannot be. It reads the owner of
+// a bound directory.
+func (s Spec) Normalize() (Spec, error) {
+	if s.Profile == "" {
+		s.Profile = Strict
+	}
+	if s.Profile != Strict && s.Profile != Dev {
+		return s, fmt.Errorf("profile %q: it can be strict or dev", s.Profile)
+	}
+	if s.Network == "" {
+		s.Network = NetworkNone
+	}
+	if s.Network != NetworkNone && s.Network != NetworkBridge {
+		return s, fmt.Errorf("network %q: it can be none or bridge", s.Network)
+	}
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	if s.Lease < time.Second {
+		return s, fmt.Errorf("lease %s: it must be at least 1s", s.Lease)
+	}
+	if err := s.Limits.normalize(s.Profile); err != nil {
+		return s, err
+	}
+	if s.Workspace.Kind == "" {
+		s.Workspace.Kind = WorkspaceVolume
+	}
+	if s.Workspace.Target == "" {
+		s.Workspace.Target = DefaultTarget
+	}
+	return s.normalizeUser()
+}
+
+func (l *Limits) normalize(p Profile) error {
+	if l.Memory == 0 {
+		l.Memory = defaultMemory
+	}
+	if l.Memory < minMemory {
+		return fmt.Errorf("memory %d bytes: it must be at least %d (6 MiB)", l.Memory, minMemory)
+	}
+	l.Memory -= l.Memory % pageSize // the kernel counts whole pages
+	if l.Pids == 0 {
+		l.Pids = strictPids
+		if p == Dev {
+			l.Pids = devPids
+		}
+	}
+	if l.Pids < minPids {
+		return fmt.Errorf("pids %d: it must be at least %d", l.Pids, minPids)
+	}
+	if l.CPUs < 0 || l.CPUs != l.CPUs || l.CPUs > 1e6 {
+		return fmt.Errorf("cpus %v: it must be a positive number", l.CPUs)
+	}
+	if l.Disk < 0 {
+		return fmt.Errorf("disk %d: it must not be negative", l.Disk)
+	}
+	return nil
+}
+
+// normalizeUser decides whose name commands run in.
+func (s Spec) normalizeUser() (Spec, error) {
+	owner := User{UID: strictUID, GID: strictUID}
+	if s.Profile == Dev {
+		owner = User{}
+	}
+	if s.Workspace.Kind == WorkspaceBind || s.Workspace.Kind == WorkspaceCopy {
+		dirOwner, err := directoryOwner(s.Workspace.Dir)
+		if err != nil {
+			return s, fmt.Errorf("workspace: %w", err)
+		}
+		if s.Workspace.Kind == WorkspaceBind && s.Profile == Strict && dirOwner != nil {
+			if dirOwner.UID == 0 && s.User == nil {
+				return s, fmt.Errorf("workspace: %s belongs to root, and commands in profile strict never run as root: "+
+					"change its owner, name another user with --user, use copy:%[1]s, or --profile dev", s.Workspace.Dir)
+			}
+			owner = *dirOwner
+		}
+	}
+	if s.User == nil {
+		s.User = &owner
+	}
+	if s.Profile == Strict && (s.User.UID == 0 || s.User.GID == 0) {
+		return s, fmt.Errorf("user %d:%d: profile strict has no commands of uid or gid 0; use --profile dev", s.User.UID, s.User.GID)
+	}
+	if s.Profile == Dev && s.User.UID != 0 {
+		return s, fmt.Errorf("user %d: profile dev is uid 0; use --profile strict", s.User.UID)
+	}
+	return s, nil
+}
+
+// labelSpec is what a container's label keeps of a Spec, for the processes that
+// adopt the session. It holds no secret.
+type labelSpec struct {
+	Image     string    `json:"image"` // as asked for
+	ImageID   string    `json:"imageID"`
+	Profile   Profile   `json:"profile"`
+	User      User      `json:"user"`
+	Network   Network   `json:"network"`
+	Limits    Limits    `json:"limits"`
+	Workspace Workspace `json:"workspace"`
+	Path      string    `json:"path"` // of commands
+}
+
+func (l labelSpec) encode() string {
+	b, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // plain fields only: cannot happen
+	}
+	return string(b)
+}
+
+// home is the session user's home directory.
+func (l labelSpec) home() string {
+	if l.User.UID == 0 {
+		return "/root"
+	}
+	return "/home/agent"
+}
+
+// environment is what every command starts with, before what the caller adds.
+// SHELL is there not least because bash otherwise asks for the user's entry in
+// passwd at every start, and finds none in many images.
+func (l labelSpec) environment() []string {
+	name := "agent"
+	if l.User.UID == 0 {
+		name = "root"
+	}
+	return []string{
+		"PATH=" + l.Path, "HOME=" + l.home(), "USER=" + name, "LOGNAME=" + name,
+		"SHELL=/bin/sh", "TMPDIR=/tmp", "LANG=C.UTF-8",
+	}
+}
+
+// standardPath is searched first, whatever the image says.
+const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// commandPath is standardPath and then what the image's own PATH adds to it:
+// images put their tools there. An image's PATH can add directories, never take
+// away or come before.
+func commandPath(imageEnv []string) string {
+	dirs := strings.Split(standardPath, ":")
+	seen := map[string]bool{}
+	for _, d := range dirs {
+		seen[d] = true
+	}
+	for _, kv := range imageEnv {
+		value, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok || len(value) > maxTargetLength {
+			continue
+		}
+		for d := range strings.SplitSeq(value, ":") {
+			if path.IsAbs(d) && path.Clean(d) == d && !seen[d] {
+				seen[d] = true
+				dirs = append(dirs, d)
+			}
+		}
+	}
+	return strings.Join(dirs, ":")
+}

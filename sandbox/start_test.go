@@ -1,0 +1,337 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// Whatever goes wrong while a session is made, nothing is left of it.
+func TestStartLeavesNothingAfterAnError(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		spec    Spec
+		prepare func(*fakeDocker, *fakeImages)
+		refills int
+		text    string
+	}{
+		{"no image", Spec{Image: "x"}, func(_ *fakeDocker, i *fakeImages) { i.missing = errTest }, 0, ""},
+		{"no volume", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("volume", errTest) }, 0, ""},
+		{"no container", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("create", errTest) }, 0, ""},
+		{"no start", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("start", errTest) }, 1, ""},
+		{"no runner volume", Spec{}, func(d *fakeDocker, i *fakeImages) { d.fail, i.refill = onCall("start", errTest), errors.New("empty") }, 1, "empty"},
+		{"no exec", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("exec", errTest) }, 0, "posture"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, i := newFakeDocker(t), &fakeImages{}
+				tt.prepare(d, i)
+				e := New(d, i, Options{})
+				_, err := e.Start(t.Context(), tt.spec)
+				if !errors.Is(err, errTest) || !strings.Contains(err.Error(), tt.text) {
+					t.Errorf("Start() = %v; want %v with %q", err, errTest, tt.text)
+				}
+				d.fail = nil
+				if left := d.left(); len(left) > 0 {
+					t.Errorf("Start() left %q", left)
+				}
+				if i.refilled != tt.refills {
+					t.Errorf("the runner's volume was filled again %d times; want %d", i.refilled, tt.refills)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Errorf("Close() = %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestStartCopy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"f", ".env"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e := New(d, &fakeImages{}, Options{})
+		w := Workspace{Kind: WorkspaceCopy, Dir: dir}
+		s, err := e.Start(t.Context(), Spec{Workspace: w})
+		if err != nil || !slices.Equal(s.LeftOut(), []string{".env"}) {
+			t.Fatalf("Start(copy) = %v, left out %q; want .env", err, s.LeftOut())
+		}
+		if err := s.Stop(t.Context()); err != nil || len(d.left()) > 0 {
+			t.Errorf("Stop() = %v, left %q", err, d.left())
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Start(t.Context(), Spec{Workspace: w}); err == nil {
+			t.Error("Start(copy of nothing) = nil; want an error")
+		}
+		if left := d.left(); len(left) > 0 {
+			t.Errorf("Start(copy of nothing) left %q", left)
+		}
+	})
+}
+
+// A first start that fails is tried again once the runner's volume is filled.
+func TestStartHealsTheRunnerVolume(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, i := newFakeDocker(t), &fakeImages{}
+		starts := 0
+		d.fail = func(call string) error {
+			if call == "start" {
+				if starts++; starts == 1 {
+					return errTest
+				}
+			}
+			return nil
+		}
+		s, err := New(d, i, Options{}).Start(t.Context(), Spec{})
+		if err != nil || i.refilled != 1 || starts != 2 {
+			t.Fatalf("Start() = %v after %d starts and %d refills; want 2 and 1", err, starts, i.refilled)
+		}
+		if left := d.left(); len(left) != 2 {
+			t.Errorf("Start() left %q; want one container and one volume", left)
+		}
+		if err := s.Stop(t.Context()); err != nil || len(d.left()) > 0 {
+			t.Errorf("Stop() = %v, left %q", err, d.left())
+		}
+	})
+}
+
+// A warning of the engine is a refusal in strict: it says what is not enforced.
+func TestStartWarnings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		d.warnings = []string{"no swap limit"}
+		e := New(d, &fakeImages{}, Options{})
+		if _, err := e.Start(t.Context(), Spec{}); err == nil || !strings.Contains(err.Error(), "no swap limit") || len(d.left()) > 0 {
+			t.Errorf("Start(strict) = %v, left %q; want the engine's warning", err, d.left())
+		}
+		s, err := e.Start(t.Context(), Spec{Profile: Dev})
+		if err != nil {
+			t.Fatalf("Start(dev) = %v", err)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Errorf("Stop() = %v", err)
+		}
+	})
+}
+
+func TestStartNotes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e := New(d, &fakeImages{note: "host stands in"}, Options{})
+		s, err := e.Start(t.Context(), Spec{Network: NetworkBridge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
+		notes := strings.Join(s.Notes(), "\n")
+		for _, want := range []string{"host stands in", "metadata", "local network"} {
+			if !strings.Contains(notes, want) {
+				t.Errorf("Notes() = %q; want something of %q", notes, want)
+			}
+		}
+	})
+}
+
+func TestExplainBind(t *testing.T) {
+	t.Parallel()
+	refused := &engine.Error{Op: "create", Kind: engine.ErrInvalid, Err: errors.New("no such path")}
+	bind := Spec{Workspace: Workspace{Kind: WorkspaceBind, Dir: "/a"}}
+	if err := explainBind(refused, bind); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "copy:/a") {
+		t.Errorf("explainBind(refused) = %v; want it to name copy:/a", err)
+	}
+	for _, err := range []error{explainBind(refused, Spec{}), explainBind(errTest, bind)} {
+		if strings.Contains(err.Error(), "copy:") {
+			t.Errorf("explainBind() = %v; want the error as it was", err)
+		}
+	}
+}
+
+// Stop removes everything, also of a session that is in use, and twice.
+func TestStopTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e, s := start(t, d, Spec{})
+		if _, err := e.Stop(t.Context(), s.ID()); err != nil || len(d.left()) > 0 {
+			t.Errorf("Engine.Stop() = %v, left %q", err, d.left())
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Errorf("Stop() again = %v; want nil", err)
+		}
+		if _, err := e.Stop(t.Context(), s.ID()); !errors.Is(err, ErrUnknownSession) {
+			t.Errorf("Engine.Stop() again = %v; want unknown session", err)
+		}
+	})
+}
+
+func take(t *testing.T, e *Engine, spec Spec) *Session {
+	t.Helper()
+	s, err := e.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("Start() = %v", err)
+	}
+	return s
+}
+
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e := New(d, &fakeImages{}, Options{Warm: 2})
+		if err := e.Warm(t.Context(), Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(d.containers); got != 2 {
+			t.Errorf("Warm() made %d containers; want 2", got)
+		}
+		prepared := map[engine.ContainerID]bool{}
+		for id := range d.containers {
+			prepared[id] = true
+		}
+		first := take(t, e, Spec{})
+		if !prepared[first.container] {
+			t.Error("Start() of the warm shape made a container; want a prepared one")
+		}
+		// Another shape is never served from the pool, and ends what was prepared.
+		for _, spec := range []Spec{
+			{Profile: Dev}, {Network: NetworkBridge}, {Limits: Limits{Pids: 100}}, {User: &User{7, 7}}, {Lease: time.Hour}, {Image: "other"},
+		} {
+			synctest.Wait()
+			ready := map[engine.ContainerID]bool{}
+			for id := range d.containers {
+				ready[id] = true
+			}
+			s := take(t, e, spec)
+			if ready[s.container] {
+				t.Errorf("Start(%+v) took a session of another shape", spec)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := first.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := e.Close(t.Context()); err != nil || len(d.left()) > 0 {
+			t.Errorf("Close() = %v, left %q", err, d.left())
+		}
+		if s := take(t, e, Spec{}); s.Stop(t.Context()) != nil || len(d.left()) > 0 {
+			t.Errorf("a session after Close() left %q", d.left())
+		}
+	})
+}
+
+// However many ask at once, nobody gets what another has.
+func TestWarmIsNeverShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e := New(d, &fakeImages{}, Options{Warm: 3})
+		if err := e.Warm(t.Context(), Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		seen := map[engine.ContainerID]int{}
+		var wg sync.WaitGroup
+		for range 12 {
+			wg.Go(func() {
+				s, err := e.Start(t.Context(), Spec{})
+				if err != nil {
+					t.Errorf("Start() = %v", err)
+					return
+				}
+				mu.Lock()
+				seen[s.container]++
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("container %s was given away %d times", id, n)
+			}
+		}
+		if len(seen) != 12 {
+			t.Errorf("%d containers for 12 sessions", len(seen))
+		}
+		// Close leaves the twelve, which are their callers', and nothing else.
+		if err := e.Close(t.Context()); err != nil || len(d.containers) != 12 {
+			t.Errorf("Close() = %v, left %d containers; want the 12 given away", err, len(d.containers))
+		}
+	})
+}
+
+// Close waits for what is being prepared and ends it.
+func TestWarmCloseWhileFilling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		d.report = func(good string) string {
+			time.Sleep(time.Second)
+			return good
+		}
+		e := New(d, &fakeImages{}, Options{Warm: 2})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := e.Warm(ctx, Spec{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Warm() = %v; want its context's end", err)
+		}
+		if err := e.Close(t.Context()); err != nil || len(d.left()) > 0 {
+			t.Errorf("Close() = %v, left %q", err, d.left())
+		}
+	})
+}
+
+// What the copy is of is not part of the shape; where it came from is the taker's.
+func TestWarmCopy(t *testing.T) {
+	t.Parallel()
+	one, two := t.TempDir(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDocker(t)
+		e := New(d, &fakeImages{}, Options{Warm: 1})
+		of := func(dir string) Spec { return Spec{Workspace: Workspace{Kind: WorkspaceCopy, Dir: dir}} }
+		if err := e.Warm(t.Context(), of(one)); err != nil {
+			t.Fatal(err)
+		}
+		made := d.made
+		s := take(t, e, of(two))
+		if s.Info().Workspace.Dir != two {
+			t.Errorf("Workspace.Dir = %s; want %s", s.Info().Workspace.Dir, two)
+		}
+		if s.container != engine.ContainerID("c1") || made != 1 {
+			t.Errorf("took %s of %d made; want the prepared one", s.container, made)
+		}
+		if err := errors.Join(s.Stop(t.Context()), e.Close(t.Context())); err != nil || len(d.left()) > 0 {
+			t.Errorf("Stop and Close = %v, left %q", err, d.left())
+		}
+	})
+}
+
+func TestMain(m *testing.M) {
+	self() // asks the machine's clock: not in a bubble
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,119 @@
+package sink
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// secretWords are the parts of names, between underscores, that tell of a
+// secret; secretEnds are what such a name may end in without an underscore.
+var (
+	secretWords = []string{
+		"AUTH", "AUTHORIZATION", "CREDENTIAL", "CREDENTIALS", "CREDS", "COOKIE", "JWT", "KEY", "KEYS", "PASS",
+		"PASSPHRASE", "PASSWD", "PASSWORD", "PASSWORDS", "PAT", "PWD", "SECRET", "SECRETS", "TOKEN", "TOKENS",
+	}
+	secretEnds = []string{"APIKEY", "AUTHTOKEN", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"}
+	// secretNames hold credentials though no word of theirs says so: connection
+	// strings with a password in them.
+	secretNames = []string{
+		"ACTIONS_ID_TOKEN_REQUEST_URL", "AMQP_URL", "AZURE_STORAGE_CONNECTION_STRING", "CONNECTION_STRING",
+		"DATABASE_URL", "DB_URL", "DOCKER_AUTH_CONFIG", "KUBECONFIG_DATA", "MONGODB_URI", "MONGO_URL", "MYSQL_PWD",
+		"PGPASSWORD", "POSTGRES_URL", "REDISCLI_AUTH", "REDIS_URL", "SENTRY_DSN", "SLACK_WEBHOOK_URL",
+	}
+	// plainNames have such a word and hold no secret.
+	plainNames = []string{
+		"COLORFGBG", "OLDPWD", "PWD", "SSH_AUTH_SOCK", "XAUTHORITY", "GPG_KEY_ID", "AWS_ACCESS_KEY_ID_FILE",
+		"DBUS_SESSION_BUS_ADDRESS", "TOKENIZERS_PARALLELISM",
+	}
+	// plainEnds end names of things that point at a secret or at a program that
+	// asks for one.
+	plainEnds = []string{"_ASKPASS", "_FILE", "_PATH", "_DIR", "_SOCK"}
+)
+
+// SecretName tells whether an environment variable of this name is taken for a
+// secret. Case does not matter. Such a variable enters a session only by an entry
+// under secrets, and its value is masked.
+func SecretName(name string) bool {
+	upper := strings.ToUpper(name)
+	switch {
+	case slices.Contains(secretNames, upper):
+		return true
+	case slices.Contains(plainNames, upper):
+		return false
+	case slices.ContainsFunc(plainEnds, func(end string) bool { return strings.HasSuffix(upper, end) }):
+		return false
+	}
+	words := strings.FieldsFunc(upper, func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(secretWords, w) }) {
+		return true
+	}
+	return slices.ContainsFunc(secretEnds, func(end string) bool { return strings.HasSuffix(upper, end) })
+}
+
+// FromEnviron returns the credentials in an environment (entries "K=V", as from
+// os.Environ): the values of variables with secret names, and passwords in URLs
+// whatever the name. Those with a value too short to be looked for are left out:
+// nobody asked for them by name. The result is in the order of names.
+func FromEnviron(environ []string) []Secret {
+	var out []Secret
+	for _, entry := range environ {
+		name, value, ok := strings.Cut(entry, "=")
+		if !ok || name == "" {
+			continue
+		}
+		if SecretName(name) && !harmless(value) {
+			out = append(out, Secret{Name: maskName(name), Value: value})
+		}
+		if password := urlPassword(value); password != "" {
+			out = append(out, Secret{Name: maskName(name), Value: password})
+		}
+	}
+	out = slices.DeleteFunc(out, func(s Secret) bool { return len(strings.TrimRight(s.Value, "\r\n")) < MinSecret })
+	slices.SortStableFunc(out, func(a, b Secret) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// harmless tells values that a secret name may well have and that would mask
+// ordinary output: words and numbers that switch something.
+func harmless(value string) bool {
+	switch strings.ToLower(value) {
+	case "disabled", "required", "optional", "anonymous", "password", "publickey", "undefined":
+		return true
+	}
+	return false
+}
+
+// urlPassword returns the password of a URL of the form scheme://user:password@….
+func urlPassword(value string) string {
+	_, rest, ok := strings.Cut(value, "://")
+	if !ok {
+		return ""
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
+		return ""
+	}
+	_, password, _ := strings.Cut(authority[:at], ":")
+	return password
+}
+
+// maskName makes any variable's name fit to be shown in a mask.
+func maskName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < 0x80 && (isAlnum(byte(r)) || r == '_' || r == '-' || r == '.') {
+			return r
+		}
+		return '_'
+	}, name)
+	return clean[:min(len(clean), 128)]
+}
+
+// ModesDenyPrefixes begin the names of variables that contract modes withholds.
+var ModesDenyPrefixes = []string{"ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_SECRET", "PHOENIX_"}
+
+// Withheld tells whether a name begins with one of the prefixes. Case matters.
+func Withheld(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}

@@ -1,0 +1,118 @@
+package sink
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		size       Window
+		in         string
+		head, tail string
+		want       *Truncation
+	}{
+		{"tail fits", Tail(5), "a\nb\nc", "a\nb\nc", "", nil},
+		{"tail", Tail(5), "a\nb\ncd", "", "\nb\ncd", &Truncation{
+			Direction: DirectionTail, TruncatedBy: ByBytes, TotalLines: 3, TotalBytes: 6, OutputLines: 3, OutputBytes: 5,
+			ShownRange: &Range{1, 3}, ElidedBytes: 1,
+		}},
+		{"head", Head(3), "a\nb\ncd", "a\nb", "", &Truncation{
+			Direction: DirectionHead, TruncatedBy: ByBytes, TotalLines: 3, TotalBytes: 6, OutputLines: 2, OutputBytes: 3,
+			ShownRange: &Range{1, 2}, ElidedBytes: 3, ElidedLines: 1,
+		}},
+		{"head and tail", HeadTail(4, 3), "a\nb\nc\nd\ne\nf", "a\nb\n", "e\nf", &Truncation{
+			Direction: DirectionMiddle, TruncatedBy: ByMiddle, TotalLines: 6, TotalBytes: 11, OutputLines: 4, OutputBytes: 7,
+			HeadRange: &Range{1, 2}, TailRange: &Range{5, 6}, ElidedBytes: 4, ElidedLines: 2,
+		}},
+		{"whole", Window{Whole: 10, Head: 2, Tail: 2}, "0123456789", "0123456789", "", nil},
+		{"beyond whole", Window{Whole: 10, Head: 2, Tail: 2}, "0123456789a", "01", "9a", &Truncation{
+			Direction: DirectionMiddle, TruncatedBy: ByMiddle, TotalLines: 1, TotalBytes: 11, OutputLines: 2, OutputBytes: 4,
+			HeadRange: &Range{1, 1}, TailRange: &Range{1, 1}, ElidedBytes: 7,
+		}},
+		{"empty", Window{}, "", "", "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, n := range []int{1, 2, 4, len(tt.in) + 1} {
+				w := newWindow(tt.size)
+				for rest := tt.in; rest != ""; {
+					k := min(n, len(rest))
+					w.write([]byte(rest[:k]))
+					rest = rest[k:]
+				}
+				head, tail, got := w.view()
+				if head != tt.head || tail != tt.tail {
+					t.Errorf("view() in writes of %d = %q, %q; want %q, %q", n, head, tail, tt.head, tt.tail)
+				}
+				if !sameTruncation(got, tt.want) {
+					t.Errorf("view() in writes of %d says %+v; want %+v", n, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func sameTruncation(a, b *Truncation) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	same := func(a, b *Range) bool { return a == b || a != nil && b != nil && *a == *b }
+	x, y := *a, *b
+	x.ShownRange, x.HeadRange, x.TailRange, y.ShownRange, y.HeadRange, y.TailRange = nil, nil, nil, nil, nil, nil
+	return x == y && same(a.ShownRange, b.ShownRange) && same(a.HeadRange, b.HeadRange) && same(a.TailRange, b.TailRange)
+}
+
+func TestWindowKeepsCharactersWhole(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("aé日😀", 50)
+	for head := range 12 {
+		for tail := range 12 {
+			w := newWindow(Window{Whole: 24, Head: head, Tail: tail})
+			w.write([]byte(text))
+			h, e, tr := w.view()
+			if !utf8.ValidString(h) || !utf8.ValidString(e) || !strings.HasPrefix(text, h) || !strings.HasSuffix(text, e) {
+				t.Fatalf("Window{%d, %d} shows %q and %q", head, tail, h, e)
+			}
+			if tr.OutputBytes+tr.ElidedBytes != int64(len(text)) || head+tail > 0 && (len(h) < head-3 || len(e) < tail-3) {
+				t.Fatalf("Window{%d, %d}: %+v", head, tail, tr)
+			}
+		}
+	}
+}
+
+func TestHumanizeBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{
+		0: "0B", 4095: "4095B", 4096: "4kB", 200000: "195kB", 131072: "128kB", 10 << 20: "10MB", 1 << 30: "more than 1GB",
+	} {
+		if got := humanizeBytes(n); got != want {
+			t.Errorf("humanizeBytes(%d) = %q; want %q", n, got, want)
+		}
+	}
+}
+
+func TestThousands(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 7148: "7,148", 1234567: "1,234,567"} {
+		if got := thousands(n); got != want {
+			t.Errorf("thousands(%d) = %q; want %q", n, got, want)
+		}
+	}
+}
+
+func TestAgentNoticeOfMiddle(t *testing.T) {
+	t.Parallel()
+	var in strings.Builder
+	for i := range 20000 {
+		in.WriteString(strings.Repeat("x", i%7) + "\n")
+	}
+	o := run(t, Options{Streams: Merged, Window: HeadTail(20, 30)}, in.String())
+	want := "\n\n[Showing lines 1-6 and 19992-20001 of 20001; 19,986 middle lines (78.1KB) elided]"
+	if got := o.Stdout.AgentNotice(o.Artifact); got != want {
+		t.Errorf("AgentNotice() = %q; want %q", got, want)
+	}
+}
