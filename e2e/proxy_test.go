@@ -147,7 +147,9 @@ var (
 )
 
 // kept reports whether a volume is kept between sessions, for all of them.
-func kept(name string) bool { return strings.HasPrefix(name, "sandboxbash-runner-") }
+func kept(name string) bool {
+	return strings.HasPrefix(name, "sandboxbash-runner-") || strings.HasPrefix(name, "sandboxbash-programs-")
+}
 
 // requests notes what it reads of a connection's requests.
 type requests struct {

@@ -59,7 +59,7 @@ func made() []string {
 	var all []string
 	for _, args := range [][]string{
 		{"image", "ls", "--filter", "reference=sandboxbash/*", "--format", "{{.Repository}}:{{.Tag}}"},
-		{"volume", "ls", "--filter", "name=sandboxbash-runner-", "--format", "{{.Name}}"},
+		{"volume", "ls", "--filter", "name=sandboxbash-runner-", "--filter", "name=sandboxbash-programs-", "--format", "{{.Name}}"},
 	} {
 		out, err := exec.Command("docker", args...).Output()
 		if err != nil {

@@ -200,6 +200,34 @@ func TestRunnerFinishesADeadProcessWork(t *testing.T) {
 	}
 }
 
+// A volume of programs is what the image has there, with its owners and modes.
+func TestProgramsAreTheImages(t *testing.T) {
+	r, client := connect(t)
+	info, err := client.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := hostImage(t, r)
+	volume, err := r.Programs(t.Context(), img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slow := strings.Contains(info.StorageDriver, "fuse"); (volume != "") != slow {
+		t.Fatalf("Programs() = %q on %s; want a volume only where storage is slow", volume, info.StorageDriver)
+	}
+	if volume == "" {
+		return
+	}
+	list := []string{"sh", "-c", "cd /usr && find . -printf '%p %y %m %U:%G %s %l\\n' | LC_ALL=C sort | sha256sum"}
+	run := func(more ...string) string {
+		args := append([]string{"run", "--rm", "--network=none"}, more...)
+		return mustCommand(t, append(append(args, string(img.ID)), list...)...)
+	}
+	if got, want := run("-v", volume+":/usr:ro,nocopy"), run(); got != want {
+		t.Errorf("the volume is %s, and the image's own %s", got, want)
+	}
+}
+
 func TestFillWorkspaceOwnsTheVolume(t *testing.T) {
 	r, _ := connect(t)
 	host := hostImage(t, r)

@@ -14,5 +14,5 @@ func UseRunner(r *Resolver, content []byte) (volume, ref string) {
 	_ = zw.Close()
 	r.runners = func(arch string) (runnerBinary, error) { return runnerBinary{arch: arch, gz: gz.Bytes()}, nil }
 	b, _ := r.runners("amd64")
-	return b.volume(), runnerRepo + ":" + b.id()
+	return b.content().volume, runnerRepo + ":" + b.id()
 }

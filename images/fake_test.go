@@ -16,6 +16,7 @@ import (
 type fakeEngine struct {
 	Engine
 	arch     string
+	driver   string // of storage
 	pullTime time.Duration
 	pullErr  error
 	imageErr error
@@ -32,7 +33,7 @@ func notFound(ref string) error {
 }
 
 func (f *fakeEngine) Info(context.Context) (engine.Info, error) {
-	return engine.Info{Arch: f.arch, OS: "linux"}, nil
+	return engine.Info{Arch: f.arch, OS: "linux", StorageDriver: f.driver}, nil
 }
 
 func (f *fakeEngine) Image(_ context.Context, ref string) (engine.Image, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // snapshotVersion changes with what a snapshot of the same files contains.
-const snapshotVersion = "3"
+const snapshotVersion = "4"
 
 // HostError says why there is no snapshot of this machine's programs.
 type HostError struct{ Reason string }
@@ -129,6 +129,7 @@ func newSnapshot(ctx context.Context) (*snapshot, error) {
 		t.make(localeArchivePath, 0o644, string(archive))
 	}
 	t.make(ldCachePath, 0o644, string(ldCache(runtime.GOARCH, t.libraries(runtime.GOARCH))))
+	t.shorten(ProgramsDir)
 	return &snapshot{tree: t, hash: t.digest(snapshotVersion)}, nil
 }
 

@@ -45,8 +45,9 @@ const (
 	roleHost      = "host"
 	roleRunner    = "runner"
 	roleWorkspace = "workspace"
-	roleImage     = "image"  // loaded or built for the user
-	roleFiller    = "filler" // a container that is never started
+	rolePrograms  = "programs" // the volume of a snapshot's programs
+	roleImage     = "image"    // loaded or built for the user
+	roleFiller    = "filler"   // a container that is never started
 )
 
 // Engine is what this package asks of an engine.

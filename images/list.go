@@ -21,26 +21,40 @@ func (r *Resolver) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	if t.name == HostRef {
-		return r.removeRoles(ctx, roleHost)
+		return errors.Join(r.removeRoles(ctx, roleHost), r.removeVolumes(ctx, programsPrefix))
 	}
-	if err := r.engine.RemoveImage(ctx, t.name); err != nil {
+	img, err := r.engine.Image(ctx, t.name)
+	if err == nil {
+		err = r.engine.RemoveImage(ctx, t.name)
+	}
+	if err != nil {
 		return fmt.Errorf("image %q: %w", ref, err)
 	}
-	return nil
+	return r.removeVolumes(ctx, programsPrefix+digits(img.ID))
 }
 
 // RemoveAll removes what this package has made for itself: snapshots, the
-// runner and workspace images, and the runner's volumes. Images that were
+// runner and workspace images, and the volumes filled from them. Images that were
 // pulled, loaded or built stay. It goes on after an error and returns them all;
 // what a session uses is an engine.ErrConflict.
 func (r *Resolver) RemoveAll(ctx context.Context) error {
-	errs := []error{r.removeRoles(ctx, roleHost, roleRunner, roleWorkspace)}
-	volumes, err := r.engine.Volumes(ctx, roleLabels(roleRunner))
+	return errors.Join(
+		r.removeRoles(ctx, roleHost, roleRunner, roleWorkspace),
+		r.removeVolumes(ctx, runnerPrefix),
+		r.removeVolumes(ctx, programsPrefix),
+	)
+}
+
+// removeVolumes removes volumes by the begin of their names. An engine that has
+// made one while a container was created has given it no label.
+func (r *Resolver) removeVolumes(ctx context.Context, prefix string) error {
+	volumes, err := r.engine.Volumes(ctx, nil)
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		return fmt.Errorf("volumes: %w", err)
 	}
+	var errs []error
 	for _, v := range volumes {
-		if strings.HasPrefix(v.Name, "sandboxbash-runner-") {
+		if strings.HasPrefix(v.Name, prefix) {
 			errs = append(errs, ignore(r.engine.RemoveVolume(ctx, v.Name), engine.ErrNotFound))
 		}
 	}

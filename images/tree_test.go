@@ -160,3 +160,23 @@ func TestPermitted(t *testing.T) {
 		}
 	}
 }
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	tr := newTree()
+	tr.link("/lib", "usr/lib")
+	for _, tt := range []struct{ path, link, want string }{
+		{"/usr/lib64/ld.so", "/lib/x/ld.so.2", "../lib/x/ld.so.2"},
+		{"/usr/bin/vi", "/usr/bin/vim", "vim"},
+		{"/usr/bin/awk", "/etc/alternatives/awk", "/etc/alternatives/awk"},
+		{"/usr/bin/view", "vim", "vim"},
+		{"/etc/alternatives/awk", "/usr/bin/mawk", "/usr/bin/mawk"},
+		{"/usr/share/up", "/usr/../etc/x", "/usr/../etc/x"},
+	} {
+		tr.link(tt.path, tt.link)
+		tr.shorten("/usr")
+		if got := tr.entries[tt.path].link; got != tt.want {
+			t.Errorf("%s -> %s = %s; want %s", tt.path, tt.link, got, tt.want)
+		}
+	}
+}

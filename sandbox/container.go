@@ -38,16 +38,17 @@ const (
 	runnerDir    = "/.sandboxbash"
 	runnerPath   = runnerDir + "/runner"
 	runnerVolume = "sandboxbash-runner-" // and a content hash
+	programsDir  = "/usr"                // images.ProgramsDir
 )
 
 // serveCommand is the constant command line of every exec of a session.
 func serveCommand() []string { return []string{runnerPath, "serve"} }
 
 // containerShape is the whole container of a session.
-func containerShape(id string, spec Spec, img engine.Image, runner string, l labelSpec, now time.Time) engine.Container {
+func containerShape(id string, spec Spec, p provision, l labelSpec, now time.Time) engine.Container {
 	c := engine.Container{
-		Name: namePrefix + id, Image: img.ID, Network: string(spec.Network),
-		Runtime: spec.Runtime, ShmBytes: 64 << 20, Spec: ociSpec(spec, runner, id),
+		Name: namePrefix + id, Image: p.image.ID, Network: string(spec.Network),
+		Runtime: spec.Runtime, ShmBytes: 64 << 20, Spec: ociSpec(spec, p, id),
 	}
 	c.Labels = map[string]string{
 		LabelSession: id,
@@ -94,7 +95,7 @@ var (
 
 const cpuPeriod = 100_000 // microseconds; the kernel's default CFS period
 
-func ociSpec(spec Spec, runner, id string) specs.Spec {
+func ociSpec(spec Spec, p provision, id string) specs.Spec {
 	oom := 500 // the container dies before the engine and the host's own
 	swappiness := uint64(0)
 	quota := int64(math.Round(spec.Limits.CPUs * cpuPeriod))
@@ -117,7 +118,7 @@ func ociSpec(spec Spec, runner, id string) specs.Spec {
 				{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: 64 << 20},
 			},
 		},
-		Mounts: mounts(spec, runner, id),
+		Mounts: mounts(spec, p, id),
 		Linux: &specs.Linux{
 			Seccomp:       seccomp(spec.Profile),
 			MaskedPaths:   maskedPaths,
@@ -131,16 +132,19 @@ func ociSpec(spec Spec, runner, id string) specs.Spec {
 	}
 }
 
-func mounts(spec Spec, runner, id string) []specs.Mount {
+func mounts(spec Spec, p provision, id string) []specs.Mount {
 	own := fmt.Sprintf("uid=%d,gid=%d", spec.User.UID, spec.User.GID)
 	tmpfs := func(at, options string) specs.Mount {
 		return specs.Mount{Type: "tmpfs", Destination: at, Options: strings.Split("rw,nosuid,nodev,"+options, ",")}
 	}
 	all := []specs.Mount{
 		// NoCopy: only a container of our own runner image ever fills this volume.
-		{Type: "volume", Source: runner, Destination: runnerDir, Options: []string{"ro", "nocopy"}},
+		{Type: "volume", Source: p.runner, Destination: runnerDir, Options: []string{"ro", "nocopy"}},
 		tmpfs("/tmp", "exec,"+tmpfsSize(spec.Limits.Memory)+",nr_inodes=200k,mode=1777"),
 		tmpfs("/run", "noexec,size=16m,mode=755"),
+	}
+	if p.programs != "" {
+		all = append(all, specs.Mount{Type: "volume", Source: p.programs, Destination: programsDir, Options: []string{"ro", "nocopy"}})
 	}
 	if spec.Profile == Strict {
 		all = append(all, tmpfs("/home/agent", "exec,"+tmpfsSize(spec.Limits.Memory)+",nr_inodes=200k,mode=700,"+own))

@@ -24,7 +24,7 @@ func shape(t *testing.T, spec Spec) engine.Container {
 		t.Fatal(err)
 	}
 	l := labelSpec{Profile: spec.Profile, User: *spec.User, Workspace: spec.Workspace, Limits: spec.Limits, Network: spec.Network}
-	return containerShape(testID, spec, engine.Image{ID: "sha256:1"}, "sandboxbash-runner-0a", l, time.Now())
+	return containerShape(testID, spec, provision{image: engine.Image{ID: "sha256:1"}, runner: "sandboxbash-runner-0a"}, l, time.Now())
 }
 
 // stateOf is what an engine would tell of it.
@@ -225,7 +225,7 @@ func TestDigestOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return digestOf(ociSpec(spec, "runner", "id"))
+		return digestOf(ociSpec(spec, provision{runner: "runner"}, "id"))
 	}
 	if a, b := shape(1<<30), shape(1<<30); a != b {
 		t.Errorf("digestOf() of equal shapes = %s, %s; want the same", a, b)

@@ -284,6 +284,7 @@ type fakeImages struct {
 	missing  error
 	refill   error
 	note     string
+	programs string // volume
 }
 
 func (i *fakeImages) Resolve(_ context.Context, ref string, _ func(engine.Progress)) (engine.Image, error) {
@@ -300,6 +301,10 @@ func (i *fakeImages) ResolveDefault(ctx context.Context, progress func(engine.Pr
 
 func (i *fakeImages) Runner(context.Context, string) (string, error) {
 	return "sandboxbash-runner-0a", nil
+}
+
+func (i *fakeImages) Programs(context.Context, engine.Image) (string, error) {
+	return i.programs, nil
 }
 
 func (i *fakeImages) Refill(context.Context, string) error {

@@ -69,6 +69,9 @@ func (s *Session) expect(unenforced []string) expectation {
 			l.Workspace.Target: l.Workspace.ReadOnly,
 		},
 	}
+	if l.Programs {
+		want.mounts[programsDir] = true
+	}
 	for _, name := range []string{"unshare", "mount", "io_uring", "keyctl", "bpf", "userfaultfd", "af_alg", "af_vsock", "af_packet", "kill_init", "ptrace"} {
 		want.oneOf["try."+name] = refused
 	}

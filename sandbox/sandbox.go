@@ -65,18 +65,21 @@ type resolver interface {
 	ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error)
 }
 
-// filler makes the volumes that sessions mount.
-type filler interface {
+// provider makes the volumes that sessions share.
+type provider interface {
 	// Runner returns the volume with the runner for that architecture.
 	Runner(ctx context.Context, arch string) (volume string, err error)
 	// Refill fills that volume again when it has turned out to be empty.
 	Refill(ctx context.Context, arch string) error
-	// FillWorkspace makes the user the owner of a fresh volume.
-	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
+	// Programs returns the volume that stands in for the image's
+	// images.ProgramsDir, or "".
+	Programs(ctx context.Context, img engine.Image) (volume string, err error)
 }
 
-// clearer empties volumes.
-type clearer interface {
+// workspaces settles the volumes of single sessions.
+type workspaces interface {
+	// FillWorkspace makes the user the owner of a fresh volume.
+	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
 	// ClearWorkspace empties a volume that the engine cannot remove.
 	ClearWorkspace(ctx context.Context, volume string) error
 }
@@ -84,8 +87,8 @@ type clearer interface {
 // Images is what this package needs of package images.
 type Images interface {
 	resolver
-	filler
-	clearer
+	provider
+	workspaces
 }
 
 // Options of an Engine. Zero values are defaults.

@@ -265,7 +265,8 @@ type labelSpec struct {
 	Network   Network   `json:"network"`
 	Limits    Limits    `json:"limits"`
 	Workspace Workspace `json:"workspace"`
-	Path      string    `json:"path"` // of commands
+	Path      string    `json:"path"`               // of commands
+	Programs  bool      `json:"programs,omitempty"` // /usr is a volume
 }
 
 func (l labelSpec) encode() string {

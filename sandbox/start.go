@@ -67,9 +67,9 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	}
 	l := labelSpec{
 		Image: imageName(spec, p.image), ImageID: string(p.image.ID), Profile: spec.Profile, User: *spec.User,
-		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(p.image.Env),
+		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(p.image.Env), Programs: p.programs != "",
 	}
-	shape := containerShape(id, spec, p.image, p.runner, l, time.Now())
+	shape := containerShape(id, spec, p, l, time.Now())
 	container, err := e.launch(ctx, id, shape, spec, p.image.Arch)
 	if err != nil {
 		return nil, errors.Join(err, e.discardVolume(ctx, id, spec))
@@ -106,12 +106,13 @@ func networkNotes(n Network) []string {
 type provision struct {
 	image      engine.Image
 	runner     string // volume
+	programs   string // volume, or ""
 	notes      []string
 	unenforced []string
 }
 
-// provide gets the image, the runner's volume and the workspace's, still empty,
-// and what the engine can do, all at once.
+// provide gets the image, the volumes that sessions share and the workspace's,
+// still empty, and what the engine can do, all at once.
 func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision, error) {
 	var p provision
 	group, ctx := errgroup.WithContext(ctx)
@@ -119,6 +120,13 @@ func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision,
 		var err error
 		if p.image, p.notes, err = e.resolve(ctx, spec.Image); err != nil {
 			return err
+		}
+		if spec.readsPrograms() {
+			group.Go(func() error {
+				var err error
+				p.programs, err = e.images.Programs(ctx, p.image)
+				return err
+			})
 		}
 		p.runner, err = e.images.Runner(ctx, p.image.Arch)
 		return err
@@ -137,6 +145,12 @@ func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision,
 	}
 	p.unenforced = info.Unenforced
 	return p, spec.fit(info)
+}
+
+// readsPrograms reports whether the session can have its programs from a volume
+// that is read-only: nobody installs any, and nothing is mounted among them.
+func (s *Spec) readsPrograms() bool {
+	return s.Profile == Strict && s.Workspace.Target != programsDir && !strings.HasPrefix(s.Workspace.Target, programsDir+"/")
 }
 
 // resolve finds the image, and what the owner should know of it.

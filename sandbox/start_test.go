@@ -335,3 +335,32 @@ func TestMain(m *testing.M) {
 	self() // asks the machine's clock: not in a bubble
 	goleak.VerifyTestMain(m)
 }
+
+func TestProgramsFromAVolume(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		spec Spec
+		want bool
+	}{
+		{"strict", Spec{}, true},
+		{"dev installs programs", Spec{Profile: Dev}, false},
+		{"a workspace among them", Spec{Workspace: Workspace{Target: "/usr/src/app"}}, false},
+		{"a workspace beside them", Spec{Workspace: Workspace{Target: "/usrlocal"}}, true},
+	} {
+		spec, err := tt.spec.Normalize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := spec.readsPrograms(); got != tt.want {
+			t.Errorf("%s: readsPrograms() = %v; want %v", tt.name, got, tt.want)
+		}
+	}
+	at := map[string]string{}
+	for _, m := range mounts(Spec{User: &User{}}, provision{runner: "r", programs: "p"}, "id") {
+		at[m.Source] = m.Destination + " " + strings.Join(m.Options, ",")
+	}
+	if got, want := at["p"], "/usr ro,nocopy"; got != want {
+		t.Errorf("programs are mounted at %q; want %q", got, want)
+	}
+}

@@ -1,0 +1,170 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+const (
+	fillPatience = 2 * time.Minute       // for a filling, which takes some seconds at most
+	fillPoll     = 50 * time.Millisecond // between two looks at somebody else's
+	cleanupTime  = 15 * time.Second      // for taking away what a call has made
+)
+
+// Names of the volumes that are kept between sessions begin so.
+const (
+	runnerPrefix   = "sandboxbash-runner-"
+	programsPrefix = "sandboxbash-programs-"
+)
+
+// content is a volume that holds what an image has in a directory.
+type content struct {
+	volume string
+	dir    string
+	role   string // the volume's label
+}
+
+// mark is the name of an empty volume that exists only while the other is
+// filled: labels of a volume cannot change, and a volume is there before its
+// content is.
+func (c content) mark() string { return c.volume + "-filled" }
+
+// filledVolume returns the name of c's volume, and fills it from an image where
+// it is missing: once an engine, however many ask.
+func (r *Resolver) filledVolume(ctx context.Context, c content, image func(context.Context) (engine.ImageID, error)) (string, error) {
+	return r.volumes.do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
+		ready, err := r.filled(ctx, c)
+		if err != nil || ready {
+			return c.volume, err
+		}
+		id, err := image(ctx)
+		if err != nil {
+			return "", err
+		}
+		return c.volume, r.fill(ctx, c, id)
+	})
+}
+
+// filled reports whether the volume and its mark are there. The mark is taken
+// away before a volume is made and put back after it was filled, so that order
+// of looking matters: volume, then mark.
+func (r *Resolver) filled(ctx context.Context, c content) (bool, error) {
+	for _, name := range []string{c.volume, c.mark()} {
+		_, err := r.engine.Volume(ctx, name)
+		if errors.Is(err, engine.ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, c.wrap(err)
+		}
+	}
+	return true, nil
+}
+
+func (c content) wrap(err error) error { return fmt.Errorf("%s volume: %w", c.role, err) }
+
+// fill makes the volume and its content. The filling container's name is the
+// lock: an engine gives a name once. Whoever finds it taken waits, or finishes
+// the work of a process that has died over it.
+func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillPatience, fmt.Errorf("volume %s was not filled within %v", c.volume, fillPatience))
+	defer cancel()
+	// The mark goes before the volume is made, and comes back after: see filled.
+	if err := ignore(r.engine.RemoveVolume(ctx, c.mark()), engine.ErrNotFound); err != nil {
+		return c.wrap(err)
+	}
+	for {
+		err := r.fillOnce(ctx, c, image)
+		if !errors.Is(err, engine.ErrConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(fillPoll):
+		}
+		if ready, err := r.filled(ctx, c); err != nil || ready {
+			return err
+		}
+	}
+}
+
+// fillOnce returns an engine.ErrConflict while another container of the lock's
+// name is being made.
+func (r *Resolver) fillOnce(ctx context.Context, c content, image engine.ImageID) (err error) {
+	// What an engine that has died over it has left is not taken for the content.
+	// A volume that is used is whole, or empty and filled in place.
+	if err := ignore(r.engine.RemoveVolume(ctx, c.volume), engine.ErrNotFound, engine.ErrConflict); err != nil {
+		return c.wrap(err)
+	}
+	if err := r.engine.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
+		return c.wrap(err)
+	}
+	lock := engine.ContainerID(c.volume + "-filler")
+	_, _, err = r.engine.CreateContainer(ctx, filler(string(lock), image, specs.Mount{Source: c.volume, Destination: c.dir}))
+	if errors.Is(err, engine.ErrConflict) {
+		// An engine shows a container once it is made, and then the volume is filled.
+		state, stateErr := r.engine.Container(ctx, string(lock))
+		if stateErr != nil || !fills(state, c.volume) {
+			return c.wrap(err)
+		}
+	} else if err != nil {
+		err = c.wrap(err)
+	}
+	if err == nil || errors.Is(err, engine.ErrConflict) {
+		err = r.engine.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: roleLabels(c.role)})
+	}
+	return errors.Join(err, r.removeFiller(ctx, lock))
+}
+
+// fills reports whether a container is one that filled the volume.
+func fills(c engine.ContainerState, volume string) bool {
+	for _, m := range c.Mounts {
+		if m.Type == "volume" && m.Source == volume && c.Labels[labelRole] == roleFiller {
+			return true
+		}
+	}
+	return false
+}
+
+// filler is a container that is never started. It exists so that the engine
+// copies what the image has at the mount's destination into an empty volume.
+func filler(name string, image engine.ImageID, mount specs.Mount) engine.Container {
+	mount.Type = "volume"
+	return engine.Container{
+		Name:    name,
+		Image:   image,
+		Labels:  roleLabels(roleFiller),
+		Network: "none",
+		Spec: specs.Spec{
+			Process: &specs.Process{Args: []string{RunnerPath}, Cwd: "/"},
+			Root:    &specs.Root{},
+			Mounts:  []specs.Mount{mount},
+			Linux:   &specs.Linux{},
+		},
+	}
+}
+
+// removeFiller removes a filler by its name, whatever became of its maker's
+// context, and is content if it is not there.
+func (r *Resolver) removeFiller(ctx context.Context, name engine.ContainerID) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanupTime, fmt.Errorf("container %s was not removed within %v", name, cleanupTime))
+	defer cancel()
+	return ignore(r.engine.RemoveContainer(ctx, name), engine.ErrNotFound)
+}
+
+// ignore returns nil in place of an error that is one of the kinds.
+func ignore(err error, kinds ...error) error {
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			return nil
+		}
+	}
+	return err
+}
