@@ -24,11 +24,14 @@ type Config struct {
 	Timeout time.Duration // positive
 	Grace   time.Duration // positive
 	Run     Run
+	Job     Job
 	Env     Env
 	Secrets []Secret
 
 	Output    Output
 	Artifacts Artifacts
+	Policy    Policy
+	PTY       PTY
 
 	JSON     bool
 	Quiet    bool
@@ -54,10 +57,17 @@ type Session struct {
 
 // Run is what a single call says.
 type Run struct {
-	Dir       string
-	Stdin     bool
-	Exclusive bool
-	File      string
+	Dir             string
+	Stdin           bool
+	Exclusive       bool
+	Background      bool
+	BackgroundAfter time.Duration // 0: never
+	File            string
+}
+
+// Job is what a single question about a job says.
+type Job struct {
+	Follow bool
 }
 
 // Env is what of the environment commands get.
@@ -102,6 +112,29 @@ type Artifacts struct {
 	Lines      string // a range
 }
 
+// Policy says which scripts may run.
+type Policy struct {
+	Contract    string
+	JSONL       bool     // many scripts are read from standard input
+	Checks      []string // nil: those of the contract
+	Sets        []string
+	Mode        string
+	Strict      bool
+	Interceptor bool
+	Match       string
+	Tools       []string
+	Rules       []Rule // nil: the defaults
+}
+
+// Rule of the interceptor.
+type Rule struct {
+	ID      string `mapstructure:"id"` // may be ""
+	Pattern string `mapstructure:"pattern"`
+	Flags   string `mapstructure:"flags"`
+	Tool    string `mapstructure:"tool"`
+	Message string `mapstructure:"message"`
+}
+
 // Error says what is wrong with the configuration, and where. It never holds
 // the value of a list or of a secret.
 type Error struct {
@@ -134,8 +167,10 @@ func (r *reader) build() (*Config, error) {
 			Warm: int(r.count("session.warm")), Ahead: int(r.count("session.ahead")),
 		},
 		Shell: r.text("shell"), Timeout: r.duration("timeout"), Grace: r.duration("grace"),
+		Job: Job{Follow: r.on("job.follow")},
 		Run: Run{
-			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), File: r.text("run.file"),
+			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), Background: r.on("run.background"),
+			BackgroundAfter: r.duration("run.background-after"), File: r.text("run.file"),
 		},
 		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
 		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
@@ -147,6 +182,8 @@ func (r *reader) build() (*Config, error) {
 		JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
 	}
 	c.Secrets = r.secrets()
+	c.Policy = r.policy()
+	c.PTY = r.pty()
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

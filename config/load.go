@@ -177,7 +177,7 @@ func (e *UnknownKeyError) Error() string {
 // knownKeys remembers which keys the file has, and refuses those that no
 // setting has.
 func (r *reader) knownKeys(file *viper.Viper) error {
-	known := map[string]bool{secretsKey: true}
+	known := map[string]bool{secretsKey: true, rulesKey: true}
 	for _, s := range Settings() {
 		known[s.Key] = true
 	}

@@ -164,6 +164,23 @@ func parseDuration(text string) (time.Duration, bool) {
 
 // list returns the values of a setting of many.
 func (r *reader) list(key string) []string {
+	values := r.values(key)
+	s, _ := Lookup(key)
+	for _, v := range values {
+		if len(s.Choices) > 0 && !slices.Contains(s.Choices, v) {
+			r.bad(key, shown(v)+" is unknown", "it can be "+strings.Join(s.Choices, ", "))
+		}
+	}
+	return values
+}
+
+// given reports whether a source above the defaults has the key.
+func (r *reader) given(key string) bool {
+	_, env := r.inEnv[key]
+	return r.flags[key] != nil || env || r.inFile[key]
+}
+
+func (r *reader) values(key string) []string {
 	s, _ := Lookup(key)
 	if f := r.flags[key]; f != nil {
 		if v, ok := f.Value.(interface{ GetSlice() []string }); ok {

@@ -37,7 +37,7 @@ type Setting struct {
 	Short   string // one letter; "" if there is none
 	Kind    Kind
 	Default string   // "" is no value
-	Choices []string // of Choice
+	Choices []string // of Choice; of List, if there are any
 	Holder  string   // what a flag's value is called in help, as in "DIR"
 	Usage   string   // one line, lower case
 }
@@ -63,9 +63,10 @@ func Lookup(key string) (Setting, bool) {
 	return all[i], true
 }
 
-// Settings returns all settings but secrets, which is a list and has no flag.
+// Settings returns all settings but secrets and policy.rules, which are lists of
+// tables and in the file only.
 func Settings() []Setting {
-	return slices.Concat(sessionSettings(), commandSettings(), outputSettings())
+	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings())
 }
 
 func sessionSettings() []Setting {
@@ -96,7 +97,10 @@ func commandSettings() []Setting {
 		{Key: "run.cwd", Flag: "cwd", Holder: "DIR", Usage: "working directory in the session (default: the workspace; relative to it)"},
 		{Key: "run.stdin", Flag: "stdin", Kind: Switch, Default: "false", Usage: "give standard input to the command (default: it reads nothing)"},
 		{Key: "run.exclusive", Flag: "exclusive", Kind: Switch, Default: "false", Usage: "refuse if another command runs in the session, instead of queueing"},
+		{Key: "run.background", Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print its id, pid and output file, and return at once"},
+		{Key: "run.background-after", Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "let the script go on as a job if it has not ended by then (0s: never)"},
 		{Key: "run.file", Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are then its arguments"},
+		{Key: "job.follow", Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "go on until the job has ended"},
 		{Key: "env.set", Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "environment variable of the command; may be repeated"},
 		{Key: "env.pass", Kind: List, Usage: "names of variables of this environment that commands get too"},
 		{Key: "json", Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
@@ -121,8 +125,27 @@ func outputSettings() []Setting {
 	}
 }
 
-// secretsKey is the one key that is no Setting.
-const secretsKey = "secrets"
+// policySettings steer which scripts may run. Their choices are those of package
+// policy, which a test of the command line holds them to.
+func policySettings() []Setting {
+	return []Setting{
+		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract whose checks `sandboxbash policy` has where policy.checks says nothing"},
+		{Key: "policy.jsonl", Flag: "jsonl", Kind: Switch, Default: "false", Usage: "check many scripts: read a JSON object a line from standard input, and answer each with one"},
+		{Key: "policy.checks", Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check that is on; may be repeated (default: all three under contract modes, else none)"},
+		{Key: "policy.sets", Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "further set of safety rules that is on; may be repeated (default: none)"},
+		{Key: "policy.mode", Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what is done with a script whose commands cannot all be known: run it and say so, or refuse it"},
+		{Key: "policy.strict", Kind: Switch, Default: "false", Usage: "refuse to start if a rule of the interceptor cannot be compiled (default: it is left out, with a note)"},
+		{Key: "policy.interceptor", Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; policy.rules alone turns it on too"},
+		{Key: "policy.match", Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what those rules look at: the whole script, or each simple command too"},
+		{Key: "policy.tools", Kind: List, Usage: "names of the tools that the agent has; only rules that name one of them apply"},
+	}
+}
+
+// Keys that are no Setting: lists of tables.
+const (
+	secretsKey = "secrets"
+	rulesKey   = "policy.rules"
+)
 
 // nearest returns the known key that is most like an unknown one, or "" if none
 // is much like it.

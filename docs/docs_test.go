@@ -64,7 +64,7 @@ func table() string {
 			value = "`" + s.Default + "`"
 		}
 		usage := s.Usage
-		if s.Kind == config.Choice {
+		if len(s.Choices) > 0 {
 			usage += " (" + strings.Join(s.Choices, ", ") + ")"
 		}
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.Key, s.Env(), flagged, value, strings.ReplaceAll(usage, "|", `\|`))

@@ -47,7 +47,7 @@ func startSession(t *testing.T, home string, flags ...string) string {
 	id := sandboxbash(t, home, append([]string{"session", "start", "--idle", "5m"}, flags...)...)
 	t.Cleanup(func() {
 		sandboxbash(t, home, "session", "stop", id)
-		if left := engineThings([]string{"sandboxbash-" + id}); len(left) > 0 {
+		if left := engineThings([]string{"sandboxbash-" + id, "sandboxbash-" + id + "-jobs"}); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
 	})

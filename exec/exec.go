@@ -43,6 +43,7 @@ const (
 	Cancelled   Reason = "cancelled"    // killed because the caller's context ended
 	OOMKilled   Reason = "oom-killed"   // killed by the kernel at the memory limit
 	OutputLimit Reason = "output-limit" // killed because it wrote too much
+	HandedOver  Reason = "handed-over"  // it has not: it goes on as the job Status.Handed
 )
 
 // Command is what to run. The zero value of an optional field is its default.
@@ -72,6 +73,8 @@ type Command struct {
 	Exclusive bool          // refuse while any other command runs in the session
 	Timeout   time.Duration // from the start; 0: none
 	Grace     time.Duration // from SIGTERM to SIGKILL; 0: DefaultGrace
+
+	Job *Job // nil: it ends with this process, at the latest
 }
 
 // Status is how a command that ran has ended.
@@ -88,6 +91,7 @@ type Status struct {
 	Rung    wire.Rung     // how far the kill ladder went
 	Left    int           // processes that live on in the background
 	Write   error         // the first error of Stdout or Stderr
+	Handed  *Started      // the job that it has become
 }
 
 // Outcome says what is known of a command without a Status.
@@ -118,6 +122,8 @@ const (
 	CauseUnconfirmed Cause = "kill-unconfirmed" // killed, and nobody has said that it is gone
 	CauseProtocol    Cause = "protocol"         // the runner speaks another version, or nonsense
 	CauseEngine      Cause = "engine"           // the engine could not start a runner
+	CauseJobs        Cause = "jobs"             // the session cannot keep the job
+	CauseJobLimit    Cause = "job-limit"        // as many jobs run as may
 )
 
 // Error reports a command that did not run or whose end nobody knows.
@@ -152,6 +158,10 @@ func failure(f wire.Failed) *Error {
 		return notStarted(CauseResources, "the session is at its pids or memory limit: %s", f.Detail)
 	case wire.FailBusy:
 		return notStarted(CauseBusy, "the session is busy")
+	case wire.FailJobs:
+		return notStarted(CauseJobs, "the session cannot keep the job: %s", f.Detail)
+	case wire.FailJobLimit:
+		return notStarted(CauseJobLimit, "the job limit is reached")
 	case wire.FailRequest:
 		return notStarted(CauseProtocol, "the runner did not understand the request")
 	default:

@@ -14,7 +14,7 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 	req := wire.Request{
 		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
 		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID,
-		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive,
+		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c),
 	}
 	if r.sendRequest(req.Append(nil)) != nil || c.Stdin == nil {
 		return

@@ -74,6 +74,11 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 	}
 }
 
+// Aside runs one command beside the queue: one of the caller's own that takes
+// long, or must not wait for the session's commands. Errors are those of
+// Runner.Run.
+func (p *Pool) Aside(ctx context.Context, c Command) (Status, error) { return p.try(ctx, c) }
+
 func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
 	r, err := p.take(ctx)
 	if err != nil {
@@ -130,11 +135,12 @@ func (p *Pool) openRunner(ctx context.Context) (*Runner, error) {
 }
 
 // giveBack returns a runner after a command. One that retires, because the
-// command has left children, or is lost, is replaced ahead of need.
+// command has left children or goes on as a job, or is lost, is replaced ahead of
+// need.
 func (p *Pool) giveBack(r *Runner, st Status, err error) {
 	var e *Error
 	lost := errors.As(err, &e) && e.Outcome == Unknown
-	if st.Left > 0 || lost || !r.alive() {
+	if st.Left > 0 || st.Handed != nil || lost || !r.alive() {
 		p.drop(r)
 	} else {
 		p.mu.Lock()

@@ -117,11 +117,12 @@ type running struct {
 	taken  chan struct{} // one for each chunk
 	// abandoned is closed when nobody waits for the taker any more.
 	abandoned chan struct{}
-	end       chan any      // wire.Exit or wire.Failed
-	window    atomic.Int64  // bytes of standard input that may be sent now
-	credit    chan struct{} // a token when window has grown
-	received  [2]int64      // the reader's until end is sent
-	dropped   int64         // the reader's until end is sent
+	end       chan any           // wire.Exit or wire.Failed
+	refused   chan wire.Detached // a hand-over that could not be; nil for what is no Job
+	window    atomic.Int64       // bytes of standard input that may be sent now
+	credit    chan struct{}      // a token when window has grown
+	received  [2]int64           // the reader's until end is sent
+	dropped   int64              // the reader's until end is sent
 }
 
 type chunk struct {
@@ -181,6 +182,8 @@ func (r *Runner) handle(kind wire.Type, payload []byte) error {
 			run.end <- exit
 			return nil
 		}
+	case wire.TypeDetached:
+		return r.detached(run, payload)
 	case wire.TypeFailed:
 		failed, err := wire.ParseFailed(payload)
 		if err != nil {
@@ -239,8 +242,8 @@ func (run *running) take(out [2]io.Writer) (first error) {
 	return first
 }
 
-// Run runs one command. A Status means that it ran and has ended; an error is
-// an *Error. When ctx ends the command is killed, and the cause of that end
+// Run runs one command. A Status means that it ran and has ended, or was handed
+// over; an error is an *Error. When ctx ends the command is killed, and the cause of that end
 // decides the reason. Run returns at most Grace and 2.5 s after that.
 func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if err := ctx.Err(); err != nil {
@@ -250,6 +253,9 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	run := &running{
 		seq: r.seq, chunks: make(chan chunk), taken: make(chan struct{}),
 		abandoned: make(chan struct{}), end: make(chan any, 1), credit: make(chan struct{}, 1),
+	}
+	if c.Job != nil {
+		run.refused = make(chan wire.Detached, 1)
 	}
 	run.window.Store(wire.StdinWindow)
 	r.current.Store(run)
@@ -287,15 +293,24 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	exit, ok := end.(wire.Exit)
-	if !ok {
-		return Status{}, failure(end.(wire.Failed))
+	var exit wire.Exit
+	switch end := end.(type) {
+	case wire.Exit:
+		exit = end
+	case wire.Detached:
+		// Its file has all of its output, whatever the engine has let through.
+		exit = wire.Exit{Stdout: uint64(run.received[0]), Stderr: uint64(run.received[1])}
+	case wire.Failed:
+		return Status{}, failure(end)
 	}
 	if got := run.received; uint64(got[0]) != exit.Stdout || uint64(got[1]) != exit.Stderr {
 		return Status{}, &Error{Outcome: Unknown, Cause: CauseProtocol, Err: fmt.Errorf(
 			"the engine lost output: %d+%d bytes of %d+%d arrived", got[0], got[1], exit.Stdout, exit.Stderr)}
 	}
 	st := status(ctx, exit)
+	if d, ok := end.(wire.Detached); ok {
+		st.Reason, st.Handed = HandedOver, &Started{ID: d.ID, PID: d.PID}
+	}
 	st.Elapsed, st.Dropped = elapsed, run.dropped
 	select {
 	case <-taken:
@@ -325,17 +340,14 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 		}
 		return nil, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: fmt.Errorf("the runner went away: %w", r.err)}
 	}
-	select {
-	case end := <-run.end:
+	end, over := r.await(ctx, run, c.Job)
+	switch {
+	case end != nil:
 		return end, nil
-	case <-r.dead:
+	case over:
 		return lost()
-	case <-ctx.Done():
 	}
-	grace := c.Grace
-	if grace <= 0 {
-		grace = DefaultGrace
-	}
+	grace := graceOf(c)
 	if c.OnKill != nil {
 		c.OnKill()
 	}

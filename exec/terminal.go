@@ -2,28 +2,41 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // Terminal is a command that runs on a terminal of its own: an exec whose
 // process is `runner pty`. Read gives what the terminal shows, Write types into
-// it. Read and Write may be called concurrently with each other and with
-// everything else; Read returns io.EOF when the terminal is gone. How the
-// command ended is for the engine to say, not for anything that Read returns.
+// it; both may be called concurrently with each other and with everything else.
+//
+// A terminal has one stream for all, so what host and runner have to say to each
+// other beside the command's own bytes goes through an attendant: the standard
+// streams of `runner attend`, a program of ours that another runner runs. The
+// command ends when its attendant does.
 type Terminal struct {
 	stream io.ReadWriteCloser
 	pid    int
+	start  time.Time
+
+	attendant io.ReadWriteCloser
+	writing   sync.Mutex // one frame at a time
+	asking    sync.Mutex // one question at a time
+	answers   chan byte
+	ended     chan struct{} // closed when the attendant has no more to say
+	exit      *wire.Exit    // nil if the end was not told; set before ended is closed
 }
 
-// OpenTerminal sends c over a terminal's stream and returns when the command is
-// about to start. It closes stream if that fails. Of c it takes no streams, no
-// Timeout and no Grace.
-func OpenTerminal(ctx context.Context, stream io.ReadWriteCloser, c Command) (*Terminal, error) {
+// GreetTerminal waits until the runner at the other end of a terminal is ready
+// for its command. It closes stream if that fails.
+func GreetTerminal(ctx context.Context, stream io.ReadWriteCloser) (*Terminal, error) {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
-	t, err := shakeTerminal(stream, c)
+	hello, err := greet(stream)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -31,45 +44,22 @@ func OpenTerminal(ctx context.Context, stream io.ReadWriteCloser, c Command) (*T
 		stream.Close()
 		return nil, runnerError(stream, err)
 	}
-	return t, nil
+	return &Terminal{stream: stream, pid: hello.PID, answers: make(chan byte, 1), ended: make(chan struct{})}, nil
 }
 
-func shakeTerminal(stream io.ReadWriteCloser, c Command) (*Terminal, error) {
-	frame, err := readFrame(stream)
+func greet(stream io.Reader) (wire.Hello, error) {
+	kind, payload, err := readFrame(stream)
 	if err != nil {
-		return nil, fmt.Errorf("no greeting: %w", err)
+		return wire.Hello{}, fmt.Errorf("no greeting: %w", err)
 	}
-	if frame.kind != wire.TypeHello {
-		return nil, fmt.Errorf("%w: greeting of type %q", wire.ErrFrame, frame.kind)
+	if kind != wire.TypeHello {
+		return wire.Hello{}, fmt.Errorf("%w: greeting of type %q", wire.ErrFrame, kind)
 	}
-	hello, err := wire.ParseHello(frame.payload)
-	if err != nil {
-		return nil, err
+	hello, err := wire.ParseHello(payload)
+	if err == nil && hello.Version != wire.Version {
+		err = fmt.Errorf("%w: it speaks version %d, this host %d", wire.ErrFrame, hello.Version, wire.Version)
 	}
-	if hello.Version != wire.Version {
-		return nil, fmt.Errorf("%w: it speaks version %d, this host %d", wire.ErrFrame, hello.Version, wire.Version)
-	}
-	req := wire.Request{
-		Seq: 1, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
-		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive,
-	}
-	r := Runner{stream: stream} // for its sending only
-	if err := r.sendRequest(req.Append(nil)); err != nil {
-		return nil, err
-	}
-	frame, err = readFrame(stream)
-	if err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
-	}
-	if frame.kind != wire.TypePong {
-		return nil, fmt.Errorf("%w: answer of type %q", wire.ErrFrame, frame.kind)
-	}
-	return &Terminal{stream: stream, pid: hello.PID}, nil
-}
-
-type frame struct {
-	kind    wire.Type
-	payload []byte
+	return hello, err
 }
 
 // maxGreeting bounds what a terminal's runner says before the command's own
@@ -78,25 +68,205 @@ const maxGreeting = 4 << 10 // bytes
 
 // readFrame reads one small frame and not a byte more: what follows may be the
 // command's.
-func readFrame(src io.Reader) (frame, error) {
+func readFrame(src io.Reader) (wire.Type, []byte, error) {
 	head := make([]byte, wire.HeaderSize)
 	if _, err := io.ReadFull(src, head); err != nil {
-		return frame{}, err
+		return 0, nil, err
 	}
 	kind, size := wire.ParseHeader(head)
 	if size > maxGreeting {
-		return frame{}, fmt.Errorf("%w: %d bytes", wire.ErrFrame, size)
+		return 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrFrame, size)
 	}
 	payload := make([]byte, size)
 	_, err := io.ReadFull(src, payload)
-	return frame{kind: kind, payload: payload}, err
+	return kind, payload, err
 }
 
-// PID is the terminal's runner in the container: to end its command.
-func (t *Terminal) PID() int { return t.pid }
+// attending is what `runner attend` says first.
+const attending = "attending\n"
+
+// AwaitAttendant waits until an attendant is there. It closes it if that fails.
+func AwaitAttendant(ctx context.Context, attendant io.ReadWriteCloser) error {
+	stop := context.AfterFunc(ctx, func() { attendant.Close() })
+	said := make([]byte, len(attending))
+	_, err := io.ReadFull(attendant, said)
+	if err == nil && string(said) != attending {
+		err = fmt.Errorf("%w: the attendant said %q", wire.ErrFrame, said)
+	}
+	if !stop() {
+		err = &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
+	}
+	if err == nil {
+		return nil
+	}
+	attendant.Close()
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return runnerError(attendant, err)
+}
+
+// Start starts the command and returns when it has been started, or an *Error.
+// The attendant has been waited for. Of c it takes no streams, no Timeout and no Grace. The Terminal closes
+// attendant in the end, whatever Start returns.
+func (t *Terminal) Start(ctx context.Context, attendant io.ReadWriteCloser, c Command) error {
+	t.attendant = attendant
+	stop := context.AfterFunc(ctx, t.Close)
+	err := t.shake(c)
+	if !stop() {
+		err = &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		t.Close()
+		if e, ok := errors.AsType[*Error](err); ok {
+			return e
+		}
+		return runnerError(t.stream, err)
+	}
+	t.start = time.Now()
+	go t.listen() // closes ended
+	return nil
+}
+
+func (t *Terminal) shake(c Command) error {
+	if _, err := fmt.Fprintf(t.attendant, "%d\n", t.pid); err != nil {
+		return err
+	}
+	req := wire.Request{
+		Seq: terminalSeq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
+		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive,
+	}
+	r := Runner{stream: t.stream} // for its sending only
+	if err := r.sendRequest(req.Append(nil)); err != nil {
+		return err
+	}
+	kind, payload, err := readFrame(t.attendant)
+	if err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	switch kind { //nolint:exhaustive // nothing else is an answer
+	case wire.TypePong:
+		return nil
+	case wire.TypeFailed:
+		failed, err := wire.ParseFailed(payload)
+		if err != nil {
+			return err
+		}
+		return failure(failed)
+	}
+	return fmt.Errorf("%w: answer of type %q", wire.ErrFrame, kind)
+}
+
+// terminalSeq is the number of a terminal's only command.
+const terminalSeq = 1
+
+// listen takes what the attendant says until it says no more.
+func (t *Terminal) listen() {
+	defer close(t.ended)
+	for {
+		kind, payload, err := readFrame(t.attendant)
+		if err != nil {
+			return
+		}
+		switch kind { //nolint:exhaustive // what else comes is nothing
+		case wire.TypePong:
+			if len(payload) == 1 {
+				select {
+				case t.answers <- payload[0]:
+				default: // nobody asks any more
+				}
+			}
+		case wire.TypeExit:
+			if exit, err := wire.ParseExit(payload); err == nil && exit.Seq == terminalSeq {
+				t.exit = &exit
+			}
+			return
+		}
+	}
+}
+
+func (t *Terminal) tell(kind wire.Type, payload []byte) error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	_, err := t.attendant.Write(wire.AppendFrame(nil, kind, payload))
+	return err
+}
+
+// Waiting says whether a command waits for input.
+type Waiting byte
+
+// Answers of WaitsForInput.
+const (
+	Waits      Waiting = 'w'
+	WaitsNot   Waiting = 'b'
+	NobodySees Waiting = '?' // the container's kernel does not tell
+)
+
+// WaitsForInput looks whether the command waits for input from its terminal now.
+// An error means that it has ended, or ctx has.
+func (t *Terminal) WaitsForInput(ctx context.Context) (Waiting, error) {
+	t.asking.Lock()
+	defer t.asking.Unlock()
+	select {
+	case <-t.answers: // to a question that was given up
+	default:
+	}
+	if err := t.tell(wire.TypePing, nil); err != nil {
+		return 0, err
+	}
+	select {
+	case answer := <-t.answers:
+		return Waiting(answer), nil
+	case <-t.ended:
+		return 0, io.EOF
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// Wait waits for the command's end; when ctx ends it has the command killed, and
+// the cause of that end decides the reason. It returns at most grace and 2.5 s
+// after that. The exit code in the Status is the runner's word, and has to agree
+// with the engine's. An error is an *Error.
+func (t *Terminal) Wait(ctx context.Context, grace time.Duration) (Status, error) {
+	select {
+	case <-t.ended:
+		return t.status(ctx)
+	case <-ctx.Done():
+	}
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	kill := wire.Kill{Seq: terminalSeq, Grace: grace}
+	// A stuck engine may not take it: the goroutine ends with the attendant.
+	go func() { _ = t.tell(wire.TypeKill, kill.Append(nil)) }()
+	top := time.NewTimer(grace + sweepTime)
+	defer top.Stop()
+	select {
+	case <-t.ended:
+		return t.status(ctx)
+	case <-top.C:
+		return Status{}, &Error{Outcome: Unknown, Cause: CauseUnconfirmed, Err: fmt.Errorf(
+			"%w, and the runner did not confirm the kill within %s", context.Cause(ctx), grace+sweepTime)}
+	}
+}
+
+func (t *Terminal) status(ctx context.Context) (Status, error) {
+	if t.exit == nil {
+		return Status{}, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: errors.New("the terminal's runner or its attendant went away")}
+	}
+	st := status(ctx, *t.exit)
+	st.Elapsed = time.Since(t.start)
+	return st, nil
+}
 
 func (t *Terminal) Read(p []byte) (int, error)  { return t.stream.Read(p) }
 func (t *Terminal) Write(p []byte) (int, error) { return t.stream.Write(p) }
 
-// Close lets go of the terminal. It does not end the command.
-func (t *Terminal) Close() error { return t.stream.Close() }
+// Close lets go of the terminal, which ends its command. It may be called again.
+func (t *Terminal) Close() {
+	t.stream.Close()
+	if t.attendant != nil {
+		t.attendant.Close()
+	}
+}

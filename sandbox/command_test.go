@@ -78,14 +78,12 @@ func TestRunRefusedBeforeAnything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFakeDocker(t)
-		denial := &policy.Denial{Rule: "r", Reason: "because"}
+		rules, _, err := policy.New(policy.Options{Checks: []string{"rm"}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ran := ""
-		e := New(d, &fakeImages{}, Options{Policy: func(_ context.Context, script string) error {
-			if script == "bad" {
-				return denial
-			}
-			return nil
-		}})
+		e := New(d, &fakeImages{}, Options{Policy: rules})
 		s, err := e.Start(t.Context(), Spec{})
 		if err != nil {
 			t.Fatal(err)
@@ -99,8 +97,9 @@ func TestRunRefusedBeforeAnything(t *testing.T) {
 		if _, err := s.Run(t.Context(), Command{Script: " "}); !isInput(err) {
 			t.Errorf("Run(blank) = %v; want an InputError", err)
 		}
-		if _, err := s.Run(t.Context(), Command{Script: "bad"}); !errors.Is(err, denial) {
-			t.Errorf("Run(bad) = %v; want the denial", err)
+		var denial *policy.Denial
+		if _, err := s.Run(t.Context(), Command{Script: "rm -rf /"}); !errors.As(err, &denial) || denial.Rule != "rm" {
+			t.Errorf("Run(rm -rf /) = %v; want a denial by rule rm", err)
 		}
 		if _, err := s.Run(t.Context(), Command{Script: "x", Output: sink.Options{Limit: -1}}); err == nil {
 			t.Error("Run(output limit -1) = nil; want an error")
@@ -108,8 +107,12 @@ func TestRunRefusedBeforeAnything(t *testing.T) {
 		if calls := d.took(); len(calls) > 0 || ran != "" {
 			t.Errorf("the engine was asked for %q, %q ran; want nothing", calls, ran)
 		}
-		if res, err := s.Run(t.Context(), Command{Script: "good"}); err != nil || ran != "good" || res.Session != s.ID() {
+		if res, err := s.Run(t.Context(), Command{Script: "good"}); err != nil || ran != "good" || res.Session != s.ID() || res.Policy.Verdict != policy.Allow {
 			t.Errorf("Run(good) = %+v, %v, ran %q", res, err, ran)
+		}
+		ran = ""
+		if res, err := s.Run(t.Context(), Command{Script: "$x"}); err != nil || ran != "$x" || res.Policy.Verdict != policy.Opaque {
+			t.Errorf("Run($x) = %+v, %v, ran %q; want it run and its verdict opaque", res, err, ran)
 		}
 	})
 }

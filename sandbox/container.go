@@ -19,6 +19,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // Labels of a session's container. An image can carry any of them, so they are
@@ -30,6 +31,7 @@ const (
 	labelCreated = "sandboxbash.created" // RFC 3339, by the creating host's clock
 	labelShape   = "sandboxbash.spec"    // JSON
 	labelDigest  = "sandboxbash.digest"  // of the whole shape
+	labelKey     = "sandboxbash.jobkey"  // what the records of jobs are sealed with
 	labelRole    = "sandboxbash.role"    // set by images on what it makes, and on session containers to shadow an image's own
 )
 
@@ -57,6 +59,7 @@ func containerShape(id string, spec Spec, p provision, l labelSpec, now time.Tim
 		labelCreated: now.UTC().Format(time.RFC3339Nano),
 		labelShape:   l.encode(),
 		labelDigest:  digestOf(c.Spec),
+		labelKey:     newKey(),
 		labelRole:    "session",
 	}
 	return c
@@ -142,6 +145,7 @@ func mounts(spec Spec, p provision, id string) []specs.Mount {
 		{Type: "volume", Source: p.runner, Destination: runnerDir, Options: []string{"ro", "nocopy"}},
 		tmpfs("/tmp", "exec,"+tmpfsSize(spec.Limits.Memory)+",nr_inodes=200k,mode=1777"),
 		tmpfs("/run", "noexec,size=16m,mode=755"),
+		{Type: "volume", Source: namePrefix + id + jobsSuffix, Destination: wire.JobsDir, Options: []string{"nocopy"}},
 	}
 	if p.programs != "" {
 		all = append(all, specs.Mount{Type: "volume", Source: p.programs, Destination: programsDir, Options: []string{"ro", "nocopy"}})

@@ -48,11 +48,16 @@ func connect(t *testing.T) *docker.Client {
 func start(t *testing.T, spec sandbox.Spec) *sandbox.Session {
 	t.Helper()
 	client := connect(t)
-	resolver, err := images.New(client, images.Options{})
+	return startWith(t, client, resolver(t, client), spec)
+}
+
+func resolver(t *testing.T, client *docker.Client) *images.Resolver {
+	t.Helper()
+	r, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWith(t, client, resolver, spec)
+	return r
 }
 
 func startWith(t *testing.T, client *docker.Client, imgs sandbox.Images, spec sandbox.Spec) *sandbox.Session {

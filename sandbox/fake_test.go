@@ -43,6 +43,8 @@ type fakeDocker struct {
 	report func(string) string
 	// archive is what the verb pull answers with.
 	archive []byte
+	// jobs answers the verb jobs, whose query is in the runner's stdin.
+	jobs func(f *fakeRunner)
 }
 
 func newFakeDocker(t *testing.T) *fakeDocker {

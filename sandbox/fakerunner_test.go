@@ -69,6 +69,10 @@ func (f *fakeRunner) serve() {
 			f.stdin = append(f.stdin, payload...)
 			f.send(wire.TypeTaken, wire.Taken{Seq: f.current.Seq, Bytes: uint64(len(payload))}.Append(nil))
 		case wire.TypeStdinEnd:
+			if f.docker.jobs != nil && slices.Equal(f.current.Args, []string{"jobs"}) {
+				f.docker.jobs(f)
+				continue
+			}
 			f.answer(fmt.Appendf(nil, "%x\n", sha256.Sum256(f.stdin)))
 		case wire.TypeKill:
 			kill, err := wire.ParseKill(payload)
@@ -99,7 +103,7 @@ func (f *fakeRunner) begin() {
 		f.answer([]byte(f.docker.posture(f.container)))
 	case "pull":
 		f.answer(f.docker.archive)
-	case "push": // at the end of its input
+	case "push", "jobs": // at the end of its input
 	default:
 		f.answer(nil)
 	}

@@ -57,6 +57,11 @@ func (s *Session) inside(p string) string {
 
 // send streams a tar to the runner, and compares what arrived there.
 func (s *Session) send(ctx context.Context, dir string, fill func(*tarOut) error) ([]string, error) {
+	return s.sendAs(ctx, s.info.labels.User, dir, fill)
+}
+
+// sendAs is send for files of another user.
+func (s *Session) sendAs(ctx context.Context, user User, dir string, fill func(*tarOut) error) ([]string, error) {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, badInput("path", "the path has a NUL byte")
 	}
@@ -70,7 +75,7 @@ func (s *Session) send(ctx context.Context, dir string, fill func(*tarOut) error
 		packed <- err
 	}()
 	var answer bytes.Buffer
-	err := s.helperTo(ctx, helperStreams{in: r, out: &limited{w: &answer, left: 1 << 10}, timeout: transferTime}, "push", dir)
+	err := s.helperAs(ctx, user, helperStreams{in: r, out: &limited{w: &answer, left: 1 << 10}, timeout: transferTime}, "push", dir)
 	r.CloseWithError(errors.New("the transfer has ended"))
 	if packErr := <-packed; packErr != nil && err == nil {
 		err = packErr

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // PostureError says in what a container differs from what was asked of the
@@ -65,7 +67,7 @@ func (s *Session) expect(unenforced []string) expectation {
 		},
 		oneOf: map[string][]string{},
 		mounts: map[string]bool{
-			"/": l.Profile == Strict, runnerDir: true, "/tmp": false, "/run": false,
+			"/": l.Profile == Strict, runnerDir: true, "/tmp": false, "/run": false, wire.JobsDir: false,
 			l.Workspace.Target: l.Workspace.ReadOnly,
 		},
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -14,7 +15,7 @@ const settleTime = 10 * time.Second
 
 // Reap removes what is left of sessions: containers of ours that have exited,
 // those that were never started or are paused and whose owner is gone past
-// their lease, and workspaces without a container. It returns the ids. A running
+// their lease, and volumes without a container. It returns the ids. A running
 // session ends itself when its lease is over.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	all, err := e.containers(ctx)
@@ -69,8 +70,8 @@ func dead(state engine.ContainerState, now time.Time) bool {
 	}
 }
 
-// reapVolumes removes workspaces whose session has no container: its making was
-// cut off.
+// reapVolumes removes volumes whose session has no container: its making was cut
+// off.
 func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
 	all, err := e.docker.Volumes(ctx, map[string]string{labelRole: "workspace"})
 	if err != nil {
@@ -79,7 +80,7 @@ func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, v := range all {
 		id := v.Labels[LabelSession]
-		if !validID(id) || v.Name != namePrefix+id || e.isOpen(id) {
+		if !validID(id) || !slices.Contains(sessionVolumes(id), v.Name) || e.isOpen(id) {
 			continue
 		}
 		by, known := parseOwner(v.Labels[labelOwner])
@@ -87,7 +88,7 @@ func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
 		if err != nil || !known || !by.gone() || now.Sub(made).Abs() < settleTime {
 			continue
 		}
-		if _, err := e.docker.Container(ctx, v.Name); !errors.Is(err, engine.ErrNotFound) {
+		if _, err := e.docker.Container(ctx, namePrefix+id); !errors.Is(err, engine.ErrNotFound) {
 			continue
 		}
 		if err := e.removeVolume(ctx, v.Name); err != nil && !errors.Is(err, engine.ErrNotFound) {

@@ -162,6 +162,8 @@ func TestReapVolumes(t *testing.T) {
 		{"made just now", map[string]string{labelOwner: gone, labelCreated: time.Now().Format(time.RFC3339Nano)}, "", false},
 		{"made nobody knows when", map[string]string{labelOwner: gone, labelCreated: "once"}, "", false},
 		{"made by nobody knows whom", map[string]string{labelOwner: "?", labelCreated: old}, "", false},
+		{"left behind, of jobs", map[string]string{labelOwner: gone, labelCreated: old}, namePrefix + testID + jobsSuffix, true},
+		{"like one of ours", map[string]string{labelOwner: gone, labelCreated: old}, namePrefix + testID + "-x", false},
 		{"another's name", map[string]string{labelOwner: gone, labelCreated: old}, "precious", false},
 		{"another's role", map[string]string{labelOwner: gone, labelCreated: old, labelRole: "runner"}, "", false},
 	} {
@@ -183,11 +185,13 @@ func TestReapVolumes(t *testing.T) {
 		t.Parallel()
 		d := newFakeDocker(t)
 		id := put(t, d, func(c *engine.ContainerState) { c.Status = "running" })
-		d.volumes[namePrefix+id] = engine.Volume{Name: namePrefix + id, Labels: map[string]string{
-			LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: old,
-		}}
-		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil || len(d.volumes) != 1 {
-			t.Errorf("Reap() = %v, left %q; want the workspace of a living session kept", err, d.left())
+		for _, name := range sessionVolumes(id) {
+			d.volumes[name] = engine.Volume{Name: name, Labels: map[string]string{
+				LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: old,
+			}}
+		}
+		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil || len(d.volumes) != 2 {
+			t.Errorf("Reap() = %v, left %q; want the volumes of a living session kept", err, d.left())
 		}
 	})
 }

@@ -93,10 +93,10 @@ type Images interface {
 
 // Options of an Engine. Zero values are defaults.
 type Options struct {
-	Policy    policy.Check  // nil: everything may run
-	Secrets   *sink.Secrets // scrubbed from all output; nil: none
-	Artifacts *sink.Store   // nil: output that is not shown is not kept
-	Grace     time.Duration // from SIGTERM to SIGKILL; 0: exec.DefaultGrace
+	Policy    *policy.Policy // nil: everything may run
+	Secrets   *sink.Secrets  // scrubbed from all output; nil: none
+	Artifacts *sink.Store    // nil: output that is not shown is not kept
+	Grace     time.Duration  // from SIGTERM to SIGKILL; 0: exec.DefaultGrace
 	// Ahead is how many runners each session keeps open ahead of need: 1 for a
 	// process that lives long, 0 for one that runs a single command.
 	Ahead int
@@ -250,6 +250,7 @@ type Info struct {
 	Container string        `json:"container"`
 
 	labels labelSpec
+	key    []byte // of the records of jobs; nil for a session that has none
 }
 
 // describe reads a session's labels. They were set by a process of ours on a
@@ -270,6 +271,7 @@ func describe(state engine.ContainerState) (Info, error) {
 	if info.Created, err = time.Parse(time.RFC3339Nano, state.Labels[labelCreated]); err != nil {
 		return info, fmt.Errorf("session %s: label %s: %w", id, labelCreated, err)
 	}
+	info.key = decodeKey(state.Labels[labelKey])
 	l := info.labels
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
 	info.Network, info.Limits, info.Workspace, info.LeaseText = l.Network, l.Limits, l.Workspace, info.Lease.String()
@@ -326,13 +328,13 @@ func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	return info, err
 }
 
-// remove removes a session's container and volume.
+// remove removes a session's container and volumes.
 func (e *Engine) remove(ctx context.Context, container engine.ContainerID, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
 	err := e.docker.RemoveContainer(ctx, container)
 	if err == nil {
-		err = e.removeVolume(ctx, namePrefix+id)
+		err = e.removeVolumes(ctx, id)
 	}
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return fmt.Errorf("session %s: %w", id, err)

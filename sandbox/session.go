@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -63,6 +64,8 @@ type Command struct {
 	// Watch is called before the start, if not nil, with what takes the output:
 	// to Subscribe to it. It must not block.
 	Watch func(*sink.Sink)
+	// Job makes it a command that may become a job; nil: it ends with this process.
+	Job *JobOptions
 }
 
 // Result is how a command that ran has ended, and its output.
@@ -77,10 +80,15 @@ type Result struct {
 	// Room is set when leftovers of earlier commands had to be killed so that
 	// this one could start.
 	Room bool
+	// Policy is what the policy has decided; the zero value if there is none.
+	Policy policy.Decision
+	// Job is set when the command has become a job: its Reason is exec.HandedOver,
+	// and the Output what it had written by then.
+	Job *Job
 }
 
 // Run runs one command. A nil error means that it ran and has ended, whatever
-// its exit code. Otherwise the error is a *policy.Denial, an *InputError, or an
+// its exit code, or goes on as the job Result.Job. Otherwise the error is a *policy.Denial, an *InputError, or an
 // *exec.Error (as by errors.As) that says whether it may have run, and the
 // Result has no more than the output so far. It returns at most 5 s after the
 // timeout or after the end of ctx.
@@ -89,9 +97,10 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return res, err
 	}
-	if allowed := s.engine.opts.Policy; allowed != nil {
-		if err := allowed(ctx, c.Script); err != nil {
-			return res, err
+	if rules := s.engine.opts.Policy; rules != nil {
+		res.Policy = rules.Check(policy.Input{Script: c.Script})
+		if res.Policy.Blocked {
+			return res, &policy.Denial{Decision: res.Policy}
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -115,11 +124,19 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	// Live writers have half of the grace to take what there is; then the pool
 	// need not give up on the sink.
 	command.OnKill = func() { time.AfterFunc(cmp.Or(command.Grace, exec.DefaultGrace)/2, release) }
+	if c.Job != nil {
+		if err := s.offer(&command, c.Job, release); err != nil {
+			return res, fmt.Errorf("session %s: %w", s.ID(), err)
+		}
+	}
 	start := time.Now()
 	res.Status, err = s.pool.Run(ctx, command)
 	if err != nil && s.makeRoom(ctx, err) {
 		res.Room = true
 		res.Status, err = s.pool.Run(ctx, command)
+	}
+	if job := s.handedOver(ctx, command.Job, err); job != nil {
+		res.Status, err = exec.Status{Reason: exec.HandedOver, Elapsed: time.Since(start), Handed: job}, nil
 	}
 	res.Killed = rungs[res.Rung]
 	if err != nil {
@@ -128,7 +145,15 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	}
 	res.Output = out.Close()
 	if err != nil {
-		return res, fmt.Errorf("session %s: %w", s.ID(), err)
+		return res, fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
+	}
+	if started := res.Handed; started != nil {
+		res.Job = s.handle(command, started)
+		if res.Output.Artifact.Stored {
+			// The whole output becomes one when the job has ended. If this one stays it is
+			// an artifact too many.
+			_ = s.discard(&res.Output)
+		}
 	}
 	return res, nil
 }
@@ -294,6 +319,8 @@ type helperStreams struct {
 	in      io.Reader
 	out     io.Writer
 	timeout time.Duration
+	// run is nil for a verb that waits for its place among the session's commands.
+	run func(context.Context, exec.Command) (exec.Status, error)
 }
 
 // helperTo runs a verb of the runner with streams of its own.
@@ -313,9 +340,13 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 		Path: runnerPath, Args: append([]string{verb}, args...), Env: l.environment(), Dir: "/",
 		UID: user.UID, GID: user.GID, Stdin: streams.in, Stdout: streams.out, Stderr: &stderr, Timeout: streams.timeout,
 	}
-	st, err := s.pool.Run(ctx, command)
+	run := streams.run
+	if run == nil {
+		run = s.pool.Run
+	}
+	st, err := run(ctx, command)
 	if err != nil && s.makeRoom(ctx, err) {
-		st, err = s.pool.Run(ctx, command)
+		st, err = run(ctx, command)
 	}
 	switch {
 	case err != nil:

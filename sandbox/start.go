@@ -63,7 +63,7 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	}
 	p, err := e.provide(ctx, id, &spec)
 	if err != nil {
-		return nil, errors.Join(err, e.discardVolume(ctx, id, spec))
+		return nil, errors.Join(err, e.discardVolumes(ctx, id))
 	}
 	l := labelSpec{
 		Image: imageName(spec, p.image), ImageID: string(p.image.ID), Profile: spec.Profile, User: *spec.User,
@@ -72,12 +72,12 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	shape := containerShape(id, spec, p, l, time.Now())
 	container, err := e.launch(ctx, id, shape, spec, p.image.Arch)
 	if err != nil {
-		return nil, errors.Join(err, e.discardVolume(ctx, id, spec))
+		return nil, errors.Join(err, e.discardVolumes(ctx, id))
 	}
 	info := Info{
 		ID: id, Status: "running", Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network,
 		Limits: l.Limits, Workspace: l.Workspace, Lease: spec.Lease, LeaseText: spec.Lease.String(), Created: time.Now(),
-		Owner: self().String(), Container: string(container), labels: l,
+		Owner: self().String(), Container: string(container), labels: l, key: decodeKey(shape.Labels[labelKey]),
 	}
 	s := e.session(container, info)
 	s.notes = append(p.notes, networkNotes(spec.Network)...)
@@ -134,6 +134,7 @@ func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision,
 	if spec.Workspace.Kind != WorkspaceBind {
 		group.Go(func() error { return e.makeVolume(ctx, id, *spec) })
 	}
+	group.Go(func() error { return e.makeJobsVolume(ctx, id) })
 	var info engine.Info
 	group.Go(func() error {
 		var err error
@@ -185,9 +186,7 @@ func (s *Spec) fit(info engine.Info) error {
 }
 
 func (e *Engine) makeVolume(ctx context.Context, id string, spec Spec) error {
-	v := engine.Volume{Name: namePrefix + id, Labels: map[string]string{
-		LabelSession: id, labelOwner: self().String(), labelCreated: time.Now().UTC().Format(time.RFC3339Nano), labelRole: "workspace",
-	}}
+	v := engine.Volume{Name: namePrefix + id, Labels: volumeLabels(id)}
 	if spec.Limits.Disk > 0 {
 		// The one hard limit that every engine has: a file system of that size.
 		v.Options = map[string]string{
@@ -204,19 +203,6 @@ func (e *Engine) fillVolume(ctx context.Context, id string, spec Spec) error {
 		return nil
 	}
 	return e.images.FillWorkspace(ctx, namePrefix+id, spec.User.UID, spec.User.GID)
-}
-
-// discardVolume takes back what makeVolume may have made.
-func (e *Engine) discardVolume(ctx context.Context, id string, spec Spec) error {
-	if spec.Workspace.Kind == WorkspaceBind {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
-	if err := e.removeVolume(ctx, namePrefix+id); err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return err
-	}
-	return nil
 }
 
 // launch creates the container beside filling its workspace, and starts it. An

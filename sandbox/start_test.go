@@ -108,8 +108,8 @@ func TestStartHealsTheRunnerVolume(t *testing.T) {
 		if err != nil || i.refilled != 1 || starts != 2 {
 			t.Fatalf("Start() = %v after %d starts and %d refills; want 2 and 1", err, starts, i.refilled)
 		}
-		if left := d.left(); len(left) != 2 {
-			t.Errorf("Start() left %q; want one container and one volume", left)
+		if left := d.left(); len(left) != 3 {
+			t.Errorf("Start() left %q; want one container and its two volumes", left)
 		}
 		if err := s.Stop(t.Context()); err != nil || len(d.left()) > 0 {
 			t.Errorf("Stop() = %v, left %q", err, d.left())

@@ -1,14 +1,20 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // terminals are the engine's calls on an exec with a terminal.
@@ -17,73 +23,248 @@ type terminals interface {
 	ResizeExec(ctx context.Context, id engine.ExecID, rows, cols uint) error
 }
 
-// Terminal is a command on a terminal of its own. What it shows is the command's
-// bytes as they are: nothing is scrubbed, made safe or kept. It is for a person.
-type Terminal struct {
-	*exec.Terminal
-	session *Session
-	exec    engine.ExecID
+// TerminalOptions say what kind of terminal a command gets. Zero values are
+// defaults.
+type TerminalOptions struct {
+	Size screen.Size // 0 by 0: 80 by 24
+	// Terms are values for TERM, the best first: the first that the image knows is
+	// taken, behind them xterm-256color. A TERM in the command's Env wins.
+	Terms []string
+	// Live gets what the terminal shows as it comes, byte for byte: it is a
+	// person's own terminal, and nothing is masked in it. It answers what programs
+	// ask of a terminal, so that without a Live the Terminal itself does. While it
+	// blocks, so does the command; it must not for long after the command has been
+	// killed.
+	Live io.Writer
 }
 
-// Terminal starts a command on a terminal of rows and cols characters. Of c it
-// takes Script, Args, Shell, Env, Dir and Exclusive. The caller closes the
-// Terminal, and ends the command if it must not outlive that.
-func (s *Session) Terminal(ctx context.Context, c Command, rows, cols uint) (*Terminal, error) {
+// Terminal is a command on a terminal of its own. It is safe for concurrent use.
+// Whatever the command shows is read at once: nobody has to.
+type Terminal struct {
+	session *Session
+	command Command
+	live    io.Writer // the reader's; nil once it has failed
+	draws   bool      // there is no other terminal that answers what the program asks
+	term    *exec.Terminal
+	exec    engine.ExecID
+	out     *sink.Sink
+	screen  *screen.Screen
+	end     context.CancelCauseFunc // kills the command
+	hurry   atomic.Bool             // it has ended: what is left is not worth drawing
+	replies chan struct{}           // a token: the screen owes an answer
+	writing sync.Mutex              // one write at a time
+
+	mu       sync.Mutex
+	bytes    int64         // guarded by mu; shown so far
+	lastRead time.Time     // guarded by mu; of the last output
+	lastSent time.Time     // guarded by mu; of the last input
+	changed  chan struct{} // guarded by mu; closed and replaced when something is shown
+
+	done   chan struct{} // closed when all is over
+	result Result        // set before done is closed
+	err    error         // set before done is closed
+}
+
+// Terminal starts a command on a terminal and returns when it has been started.
+// It ends by itself, at its Timeout, with ctx, or by Kill, and everything that it
+// has started in the background with it unless it ended by itself. Wait must be
+// called. The command's Stdin, Job and Output.Streams are not heeded: there is one
+// stream both ways. Errors are those of Run.
+func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions) (*Terminal, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if allowed := s.engine.opts.Policy; allowed != nil {
-		if err := allowed(ctx, c.Script); err != nil {
-			return nil, err
+	var decision policy.Decision
+	if rules := s.engine.opts.Policy; rules != nil {
+		if decision = rules.Check(policy.Input{Script: c.Script}); decision.Blocked {
+			return nil, &policy.Denial{Decision: decision}
 		}
 	}
-	stream, err := s.engine.docker.OpenExec(ctx, s.container, engine.Exec{
-		Args: []string{runnerPath, "pty"}, User: "0:0", TTY: true, Rows: rows, Cols: cols,
+	ctx, end := context.WithCancelCause(ctx)
+	t := &Terminal{
+		session: s, command: c, live: opts.Live, draws: opts.Live == nil, end: end, screen: screen.New(opts.Size),
+		replies: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
+		result: Result{Session: s.ID(), Policy: decision},
+	}
+	c.Output.Streams, c.Output.LiveStderr = sink.Merged, nil
+	c.Output.Text.Return = sink.NewlineReturn
+	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
+	released, release := context.WithCancel(context.WithoutCancel(ctx))
+	c.Output.Release = released.Done()
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(cmp.Or(s.engine.opts.Grace, exec.DefaultGrace)/2, release)
 	})
+	var err error
+	if t.out, err = s.sink(c.Output); err == nil {
+		if c.Watch != nil {
+			c.Watch(t.out)
+		}
+		err = t.open(ctx, opts)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("session %s: terminal: %w", s.ID(), err)
+		stop()
+		release()
+		end(nil)
+		if t.out != nil {
+			t.out.Close()
+		}
+		return nil, fmt.Errorf("session %s: %w", s.ID(), ptyError(err))
 	}
-	t, err := exec.OpenTerminal(ctx, stream, s.command(c))
+	go func() {
+		defer close(t.done)
+		defer release()
+		defer stop()
+		defer end(nil)
+		t.run(ctx)
+	}()
+	return t, nil
+}
+
+// ptyError marks what goes wrong with the terminal itself. What is wrong with the
+// command is said as it is without one.
+func ptyError(err error) error {
+	e, ok := errors.AsType[*exec.Error](err)
+	if !ok {
+		return fmt.Errorf("PTY error: %w", err)
+	}
+	switch e.Cause { //nolint:exhaustive // the others are the terminal's
+	case exec.CauseDirMissing, exec.CauseNotDir, exec.CauseDirDenied, exec.CauseNoShell, exec.CauseTooBig, exec.CauseBusy, exec.CauseCancelled:
+		return err
+	}
+	return &exec.Error{Outcome: e.Outcome, Cause: e.Cause, Err: fmt.Errorf("PTY error: %w", e.Err)}
+}
+
+// run reads the terminal and waits for the end.
+func (t *Terminal) run(ctx context.Context) {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		t.read()
+	}()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		t.answer(read)
+	}()
+	timed := ctx
+	if t.command.Timeout > 0 {
+		var cancel context.CancelFunc
+		timed, cancel = context.WithTimeoutCause(ctx, t.command.Timeout, exec.ErrTimeout)
+		defer cancel()
+	}
+	began := time.Now()
+	st, err := t.term.Wait(timed, t.session.engine.opts.Grace)
+	if err == nil {
+		t.drain(timed, read)
+	}
+	t.term.Close()
+	<-read
+	<-answered
+	res := &t.result
+	res.Killed = rungs[st.Rung]
+	if err == nil {
+		st.Code, err = t.exitCode(timed, st)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("session %s: terminal: %w", s.ID(), err)
+		st, res.Killed, err = t.session.recover(ctx, err)
+		st.Elapsed = time.Since(began)
 	}
-	return &Terminal{Terminal: t, session: s, exec: stream.ID()}, nil
-}
-
-// Resize tells the terminal its new size. Of a command that has ended it is no
-// error.
-func (t *Terminal) Resize(ctx context.Context, rows, cols uint) error {
-	err := t.session.engine.docker.ResizeExec(ctx, t.exec, rows, cols)
-	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrNotRunning) {
-		return nil
+	st.Stdout, _ = t.shown()
+	res.Status = st
+	if err != nil {
+		err = ptyError(err)
+		t.note(err)
+		t.err = fmt.Errorf("session %s: %w", t.session.ID(), err)
 	}
-	return err
+	res.Output = t.out.Close()
 }
 
-// Kill ends the command and everything it has started.
-func (t *Terminal) Kill(ctx context.Context) error {
-	return t.session.helperAs(ctx, User{}, helperStreams{timeout: helperTime}, "end", strconv.Itoa(t.PID()))
+// note puts an error where the output is: at the begin of a line.
+func (t *Terminal) note(err error) {
+	text := err.Error()
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		text = e.Err.Error()
+	}
+	if n, _ := t.shown(); n > 0 {
+		text = "\r\n" + text
+	}
+	_, _ = io.WriteString(t.out.Stdout(), text+"\r\n")
 }
 
-// exitPoll is between two looks at whether the engine has noted an end.
-const exitPoll = 20 * time.Millisecond
+const (
+	// drainTime is how long a terminal may show nothing, behind the end of its
+	// command, before it is given up. As a rule it ends at once.
+	drainTime = time.Second
+	// drawTime is how long what it does show is still drawn on the screen: a flood
+	// is skipped, but sequences can be made to cost a millisecond each.
+	drawTime     = 5 * time.Second
+	drawTimeKill = 500 * time.Millisecond // of a command that was killed
+)
 
-// Wait waits for the command's end, after Read has returned io.EOF, and returns
-// its exit code by the engine's word: 128+n for a signal. An engine that does
-// not know says so by an error, never by a 0.
-func (t *Terminal) Wait(ctx context.Context) (int, error) {
+// drain waits until all that the command has written is read: without end after
+// its own end, as long as there is more; for drainTime after a kill.
+func (t *Terminal) drain(ctx context.Context, read <-chan struct{}) {
+	patience := drawTime
+	if ctx.Err() != nil {
+		patience = drawTimeKill
+	}
+	draw := time.AfterFunc(patience, func() { t.hurry.Store(true) })
+	defer draw.Stop()
+	for {
+		before, _ := t.shown()
+		select {
+		case <-read:
+			return
+		case <-time.After(drainTime):
+		}
+		if after, _ := t.shown(); after == before || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// exitCode is the engine's word for how the command has ended: an engine that
+// does not know says so by an error, never by a 0.
+func (t *Terminal) exitCode(ctx context.Context, st exec.Status) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTime)
+	defer cancel()
 	for {
 		state, err := t.session.engine.docker.Exec(ctx, t.exec)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: err}
-		}
-		if !state.Running && state.ExitCode != nil {
+		case !state.Running && state.ExitCode != nil && st.Signal != 0:
+			return 0, nil // it is in the signal
+		case !state.Running && state.ExitCode != nil:
 			return *state.ExitCode, nil
 		}
 		select {
 		case <-time.After(exitPoll):
 		case <-ctx.Done():
-			return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseCancelled, Err: context.Cause(ctx)}
+			return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: errors.New("the engine does not tell the exit code")}
 		}
 	}
+}
+
+const (
+	// exitPoll is between two looks at whether the engine has noted an end.
+	exitPoll = 10 * time.Millisecond
+	// exitTime is how long it may take to. As a rule that is a few milliseconds.
+	exitTime = time.Second
+)
+
+// Kill ends the command and everything it has started, as the end of the context
+// would. It does not wait for it.
+func (t *Terminal) Kill() { t.end(context.Canceled) }
+
+// Done is closed when the command has ended and all of its output is there.
+func (t *Terminal) Done() <-chan struct{} { return t.done }
+
+// Wait waits for the command's end and returns what Run would, except that the
+// output is in one stream: what the terminal showed, as text. An error of the
+// terminal also is the last line of that, as "PTY error: …". It may be called more
+// than once.
+func (t *Terminal) Wait() (Result, error) {
+	<-t.done
+	return t.result, t.err
 }

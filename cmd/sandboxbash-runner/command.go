@@ -4,10 +4,8 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +28,7 @@ type command struct {
 	req    wire.Request
 	stdin  *stdinPipe
 	out    [2]*outPipe // standard output, standard error; the second nil when merged
+	job    *job        // nil for a command that ends with its host
 
 	oomKills   int64 // before the start
 	onTerminal bool  // its streams are this process's terminal
@@ -60,15 +59,32 @@ func newCommand(s *server, req wire.Request) *command {
 // run runs the command and tells the host how it ended. If children are left
 // the runner retires: they pass to PID 1.
 func (c *command) run() {
-	release, ok := c.server.takeSlots(c.req.Exclusive)
-	if !ok {
-		c.fail(wire.Failed{Failure: wire.FailBusy})
-		return
+	release := func() {}
+	if c.req.Path == "" { // a program of our own takes no command's place
+		var ok bool
+		if release, ok = c.server.takeSlots(c.req.Exclusive); !ok {
+			c.fail(wire.Failed{Failure: wire.FailBusy})
+			return
+		}
+	}
+	if c.job != nil {
+		if failed, ok := c.job.prepare(); !ok {
+			release()
+			c.fail(failed)
+			return
+		}
 	}
 	if failed, ok := c.start(); !ok {
+		if c.job != nil {
+			c.job.abandon()
+		}
 		release()
 		c.fail(failed)
 		return
+	}
+	if c.job != nil {
+		c.job.begin(release)
+		release = c.job.release
 	}
 	c.killIfAsked()
 	go c.reap()
@@ -94,6 +110,9 @@ func (c *command) run() {
 
 func (c *command) fail(failed wire.Failed) {
 	failed.Seq = c.req.Seq
+	if c.job != nil {
+		c.job.never()
+	}
 	close(c.ended)
 	close(c.alone)
 	close(c.done)
@@ -132,6 +151,10 @@ func (c *command) report(release func()) {
 		} else {
 			p.r.Close()
 		}
+	}
+	if c.job != nil && c.job.finished(exit) {
+		c.server.init.leave(left)
+		os.Exit(0)
 	}
 	release()
 	close(c.done)
@@ -200,6 +223,13 @@ func (c *command) reap() {
 }
 
 func addTime(a, b unix.Timeval) unix.Timeval { return unix.NsecToTimeval(a.Nano() + b.Nano()) }
+
+// leader is the leader's pid, 0 before the start.
+func (c *command) leader() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
 
 // kill ends the command: SIGTERM to its group, and after grace SIGKILL to the
 // group and to every descendant until none is left. Only the first call counts.
@@ -270,126 +300,5 @@ func (c *command) waitForKill() {
 	c.mu.Unlock()
 	if killed != nil {
 		<-killed
-	}
-}
-
-// outPipe carries one of a command's streams.
-type outPipe struct {
-	kind  wire.Type
-	r     *os.File
-	sent  atomic.Uint64
-	owed  atomic.Int64 // bytes that stood in the pipe when the leader ended
-	ended bool         // set by pump: no writer is left
-}
-
-// pump sends what arrives until the last writer is gone or finish has been
-// called and its time is over.
-func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
-	if *room == nil {
-		*room = make([]byte, wire.HeaderSize+wire.MaxPayload)
-	}
-	buf := *room
-	grown := false
-	for {
-		n, err := p.r.Read(buf[wire.HeaderSize:])
-		if n > 0 && n < smallChunk && pause(leader) {
-			p.hold(out, buf, n)
-		} else if n > 0 {
-			p.send(out, buf, n)
-		}
-		if !grown && n >= 64<<10 {
-			// It fills a pipe of the default size: give it a large one.
-			grown = true
-			p.control(func(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) })
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			p.pumpOwed(out, buf)
-			return
-		default:
-			p.ended = errors.Is(err, io.EOF)
-			return
-		}
-	}
-}
-
-// Small output waits a moment, which costs nobody anything that he could see:
-// most often the command ends meanwhile, and its last output and its end travel
-// together; else more output comes, and many small frames become few.
-const (
-	smallChunk = 4 << 10 // bytes
-	chunkPause = 500 * time.Microsecond
-)
-
-// pause waits for the leader's end, but not for long. It reports whether it has
-// come.
-func pause(leader <-chan struct{}) bool {
-	timer := time.NewTimer(chunkPause)
-	defer timer.Stop()
-	select {
-	case <-leader:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// hold leaves a frame to be sent with the next one, which the command's end
-// surely brings.
-func (p *outPipe) hold(out *frameWriter, buf []byte, n int) {
-	wire.PutHeader(buf, p.kind, n)
-	out.hold(buf[:wire.HeaderSize+n])
-	p.sent.Add(uint64(n))
-	p.owed.Add(-int64(n))
-}
-
-func (p *outPipe) send(out *frameWriter, buf []byte, n int) {
-	wire.PutHeader(buf, p.kind, n)
-	out.write(buf[:wire.HeaderSize+n])
-	p.sent.Add(uint64(n))
-	p.owed.Add(-int64(n))
-}
-
-// pumpOwed sends what the command itself had written before its end and a slow
-// host has not yet let through: a child that goes on writing gets no further.
-func (p *outPipe) pumpOwed(out *frameWriter, buf []byte) {
-	for p.owed.Load() > 0 {
-		n, err := -1, error(nil)
-		p.control(func(fd int) { n, err = unix.Read(fd, buf[wire.HeaderSize:]) })
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n <= 0 {
-			return
-		}
-		p.send(out, buf, n)
-	}
-}
-
-// finish is called at the leader's end. It is for a nil pipe too.
-func (p *outPipe) finish() {
-	if p == nil {
-		return
-	}
-	p.control(func(fd int) {
-		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil {
-			p.owed.Store(int64(n))
-		}
-	})
-	_ = p.r.SetReadDeadline(time.Now().Add(drainTime))
-}
-
-func (p *outPipe) control(fn func(fd int)) {
-	if conn, err := p.r.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { fn(int(fd)) })
-	}
-}
-
-// close closes the pipe of a command that was not started. It is for a nil pipe
-// too.
-func (p *outPipe) close() {
-	if p != nil {
-		p.r.Close()
 	}
 }

@@ -193,11 +193,14 @@ func pollable(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// initLine is a runner's line to PID 1. It is for one goroutine.
+// initLine is a runner's line to PID 1. It is safe for concurrent use.
 type initLine struct {
 	fd   int
-	last time.Time // of the last contact
+	last atomic.Int64 // when the last contact was; nanoseconds after begun
 }
+
+// begun is when this process began.
+var begun = time.Now()
 
 // contactPause is the least time between two contacts: each wakes PID 1, at a
 // command's cost. Leases are a second or more.
@@ -228,8 +231,8 @@ const (
 
 // contact tells PID 1 that the host is there. A full queue is contact enough.
 func (l *initLine) contact() {
-	if now := time.Now(); now.Sub(l.last) >= contactPause {
-		l.last = now
+	if now, last := int64(time.Since(begun)), l.last.Load(); last == 0 || now-last >= int64(contactPause) {
+		l.last.Store(now)
 		_, _ = unix.Write(l.fd, []byte{0})
 	}
 }

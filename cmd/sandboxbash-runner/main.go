@@ -8,14 +8,16 @@
 //	runner serve              runs commands that the host sends as frames on stdio
 //	runner pty                runs one command on the exec's terminal
 //	runner clear DIR          empties a directory, as uid 0 of a container made for it
-//	runner end PID            ends the command of a terminal's runner
+//	runner attend             carries frames between the host and a terminal's runner
+//	runner jobs               answers a question about jobs, as uid 0
 //	runner home               makes the session user's home, as that user
 //	runner posture            reports what confines it, as the session's user
 //	runner push DIR           unpacks a tar stream, as the session's user
 //	runner pull PATH          packs a tar stream, as the session's user
 //	runner ps                 lists processes
+//	runner terms              tells which kinds of terminals the image knows
 //
-// init, serve, pty and end run as uid 0 with CAP_KILL, CAP_SETUID and CAP_SETGID and are
+// init, serve, pty, attend and jobs run as uid 0 with CAP_KILL, CAP_SETUID and CAP_SETGID and are
 // are not dumpable; everything else runs as the session's user. Argument lists are
 // constant: what a command is travels in the stream, never in an argument.
 package main
@@ -46,12 +48,14 @@ func run(args []string) int {
 		if code, err = runTerminal(); err == nil {
 			return code
 		}
+	case "attend":
+		err = attend(os.Stdin, os.Stdout)
 	case "clear":
 		err = clearDir(rest)
-	case "end":
-		err = end(rest)
 	case "home":
 		err = settleHome()
+	case "jobs":
+		err = jobs(os.Stdin, os.Stdout)
 	case "posture":
 		err = posture(os.Stdout)
 	case "push":
@@ -60,6 +64,8 @@ func run(args []string) int {
 		err = pull(rest, os.Stdout)
 	case "ps":
 		err = listProcesses(os.Stdout)
+	case "terms":
+		err = knownTerms(os.Stdin, os.Stdout)
 	default:
 		return usage()
 	}
@@ -71,6 +77,6 @@ func run(args []string) int {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|clear|end|home|posture|push|pull|ps")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|attend|clear|home|jobs|posture|push|pull|ps|terms")
 	return exitUsage
 }

@@ -67,9 +67,11 @@ func serve(stdin, stdout *os.File) error {
 		err = errors.New("no word from the host for the length of a lease")
 	}
 	// The host is gone: what it was waiting for is of no use to anyone.
-	if s.command != nil {
-		s.command.kill(0)
-		<-s.command.done
+	if c := s.command; c != nil {
+		if c.job == nil || !c.job.outlives() {
+			c.kill(0)
+		}
+		<-c.done // of a job the process ends before that
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -196,6 +198,14 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 		if s.command != nil && s.command.req.Seq == kill.Seq {
 			s.command.kill(kill.Grace)
 		}
+	case wire.TypeDetach:
+		detach, err := wire.ParseDetach(payload)
+		if err != nil {
+			return err
+		}
+		if c := s.command; c != nil && c.req.Seq == detach.Seq && c.job != nil && c.job.asked.CompareAndSwap(false, true) {
+			go c.job.handOver() // closes decided
+		}
 	default:
 		return fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
 	}
@@ -219,6 +229,9 @@ func (s *server) start() error {
 	}
 	s.init.contact()
 	s.command = newCommand(s, req)
+	if req.Job != nil {
+		s.command.job = newJob(s.command, *req.Job, wire.JobsDir, s.lease)
+	}
 	go s.command.run() // closes done
 	return nil
 }
@@ -254,6 +267,7 @@ type frameWriter struct {
 	mu   sync.Mutex
 	dst  io.Writer // guarded by mu
 	held []byte    // guarded by mu; frames that go out with the next one
+	torn bool      // guarded by mu; a frame was not written whole: nothing may follow
 }
 
 func newFrameWriter(dst io.Writer) *frameWriter { return &frameWriter{dst: dst} }
@@ -278,12 +292,32 @@ func (w *frameWriter) write(frame []byte) {
 	switch {
 	case len(w.held) > 0 && len(frame) <= smallChunk:
 		w.held = append(w.held, frame...)
-		_, _ = w.dst.Write(w.held)
+		w.put(w.held)
 	case len(w.held) > 0:
-		_, _ = w.dst.Write(w.held)
-		_, _ = w.dst.Write(frame)
+		w.put(w.held)
+		w.put(frame)
 	default:
-		_, _ = w.dst.Write(frame)
+		w.put(frame)
 	}
 	w.held = w.held[:0]
+}
+
+// put needs mu.
+func (w *frameWriter) put(b []byte) {
+	if !w.torn {
+		_, err := w.dst.Write(b)
+		w.torn = err != nil
+	}
+}
+
+// limit bounds the time that writes may take from now on, those under way
+// included. 0 is no bound.
+func (w *frameWriter) limit(d time.Duration) {
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
+	if f, ok := w.dst.(*os.File); ok {
+		_ = f.SetWriteDeadline(until)
+	}
 }

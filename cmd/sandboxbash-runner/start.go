@@ -117,7 +117,7 @@ func (c *command) openFiles() (child []*os.File, err error) {
 		return nil, err
 	}
 	child = append(child, in)
-	c.out[0], in, err = newOutPipe(wire.TypeStdout)
+	c.out[0], in, err = newOutPipe(wire.TypeStdout, c.job)
 	if err != nil {
 		return child, err
 	}
@@ -125,7 +125,7 @@ func (c *command) openFiles() (child []*os.File, err error) {
 	if c.req.Merged {
 		in, err = duplicate(in)
 	} else {
-		c.out[1], in, err = newOutPipe(wire.TypeStderr)
+		c.out[1], in, err = newOutPipe(wire.TypeStderr, c.job)
 	}
 	if err != nil {
 		return child, err
@@ -143,9 +143,6 @@ func (c *command) openFiles() (child []*os.File, err error) {
 
 // openTerminal is openFiles for a command on this process's own terminal.
 func (c *command) openTerminal() (child []*os.File, err error) {
-	if c.scriptInFile() {
-		return nil, unix.E2BIG
-	}
 	for _, f := range []*os.File{os.Stdin, os.Stdin, os.Stdin} {
 		f, err := duplicate(f)
 		if err != nil {
@@ -153,7 +150,14 @@ func (c *command) openTerminal() (child []*os.File, err error) {
 		}
 		child = append(child, f)
 	}
-	return child, nil
+	if !c.scriptInFile() {
+		return child, nil
+	}
+	script, err := scriptFile(c.req.Script)
+	if err != nil {
+		return child, err
+	}
+	return append(child, script), nil
 }
 
 func (c *command) openStdin() (*os.File, error) {
@@ -189,7 +193,7 @@ func openPipe() (r, w int, err error) {
 	return p[0], p[1], nil
 }
 
-func newOutPipe(kind wire.Type) (*outPipe, *os.File, error) {
+func newOutPipe(kind wire.Type, j *job) (*outPipe, *os.File, error) {
 	r, w, err := openPipe()
 	if err != nil {
 		return nil, nil, err
@@ -198,7 +202,7 @@ func newOutPipe(kind wire.Type) (*outPipe, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &outPipe{kind: kind, r: file}, os.NewFile(uintptr(w), "output"), nil
+	return &outPipe{kind: kind, r: file, job: j}, os.NewFile(uintptr(w), "output"), nil
 }
 
 func duplicate(f *os.File) (*os.File, error) {

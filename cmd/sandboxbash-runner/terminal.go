@@ -15,9 +15,14 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
+// requestTime is how long a terminal's runner waits for its command. Nothing
+// would tell it that its host has gone.
+const requestTime = 30 * time.Second
+
 // runTerminal runs one command on the terminal that is this process's standard
 // input and output, and returns its exit code. The request comes through the
-// terminal too, while it is raw; everything after that is the command's own.
+// terminal too, while it is raw; everything after that is the command's own. All
+// else that host and runner say to each other goes through the attendant.
 func runTerminal() (int, error) {
 	if err := harden(); err != nil {
 		return 0, err
@@ -29,19 +34,29 @@ func runTerminal() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	door, err := openDoor()
+	if err != nil {
+		return 0, err
+	}
+	late := time.AfterFunc(requestTime, func() {
+		door.close()
+		os.Exit(1) //nolint:forbidigo // a read of the terminal cannot be called off
+	})
 	req, err := readTerminalRequest(s)
+	if err == nil {
+		s.out, err = door.admit()
+	}
+	door.close()
+	late.Stop()
 	if err != nil {
 		return 0, err
 	}
 	if err := lendTerminal(req.GID); err != nil {
 		return 0, err
 	}
-	release, ok := s.takeSlots(req.Exclusive)
-	if !ok {
-		return 0, errors.New("the session is busy")
-	}
-	defer release()
-	return runOnTerminal(newCommand(s, req))
+	c := newCommand(s, req)
+	c.onTerminal = true
+	return runOnTerminal(c, door.attendant)
 }
 
 // readTerminalRequest turns the terminal raw, says hello, reads the request and
@@ -59,9 +74,8 @@ func readTerminalRequest(s *server) (wire.Request, error) {
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, &raw); err != nil {
 		return req, fmt.Errorf("raw terminal: %w", err)
 	}
-	out := newFrameWriter(os.Stdout)
 	hello := wire.Hello{Version: wire.Version, PID: os.Getpid(), Bash: s.has("bash"), Shell: s.has("sh")}
-	out.send(wire.TypeHello, hello.Append(nil))
+	newFrameWriter(os.Stdout).send(wire.TypeHello, hello.Append(nil))
 	in := wire.NewReader(os.Stdin)
 	var parts []byte
 	for {
@@ -79,8 +93,8 @@ func readTerminalRequest(s *server) (wire.Request, error) {
 	if req, err = wire.ParseRequest(parts); err != nil {
 		return req, err
 	}
-	// The host sends no input before this, so nothing is lost in the reader.
-	out.send(wire.TypePong, nil)
+	// The host types nothing before it hears of the start, so nothing is lost in
+	// the reader.
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, cooked); err != nil {
 		return req, fmt.Errorf("restore terminal: %w", err)
 	}
@@ -108,42 +122,90 @@ func lendTerminal(gid uint32) error {
 	return nil
 }
 
-// runOnTerminal starts the command and waits for its end. SIGUSR1, from uid 0
-// only, ends it with all its descendants.
-func runOnTerminal(c *command) (int, error) {
-	kills := make(chan os.Signal, 1)
-	signal.Notify(kills, unix.SIGUSR1)
-	c.onTerminal = true
+// runOnTerminal starts the command, tells the attendant of the start or of why
+// there is none, and then of the end.
+func runOnTerminal(c *command, attendant *os.File) (int, error) {
+	out := c.server.out
+	release, ok := c.server.takeSlots(c.req.Exclusive)
+	if !ok {
+		return 0, refuse(out, wire.Failed{Seq: c.req.Seq, Failure: wire.FailBusy})
+	}
+	defer release()
 	if failed, ok := c.start(); !ok {
-		return 0, fmt.Errorf("not started: %s (errno %d)", failed.Detail, failed.Errno)
+		failed.Seq = c.req.Seq
+		return 0, refuse(out, failed)
 	}
 	go c.reap()
+	out.send(wire.TypePong, []byte{started})
+	go c.heed(attendant) // ends with this process
+	<-c.ended
+	c.waitForKill()
+	exit := c.exit()
+	out.send(wire.TypeExit, exit.Append(nil))
+	if c.status.Signaled() {
+		return 128 + exit.Signal, nil
+	}
+	return exit.Code, nil
+}
+
+// errRefused ends the runner of a command that was not started. The host knows
+// why.
+var errRefused = errors.New("the command was not started")
+
+func refuse(out *frameWriter, failed wire.Failed) error {
+	out.send(wire.TypeFailed, failed.Append(nil))
+	return errRefused
+}
+
+// exit is what the host is told of the end.
+func (c *command) exit() wire.Exit {
+	exit := wire.Exit{Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10}
+	if exit.Left = c.left(); exit.Left == 0 {
+		exit.CPU += cpu(&c.orphans)
+	}
+	if c.status.Signaled() {
+		exit.Signal = int(c.status.Signal())
+	} else {
+		exit.Code = c.status.ExitStatus()
+	}
+	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
+		exit.OOM = c.server.oom.read() > c.oomKills
+	}
+	return exit
+}
+
+// Answers of a Pong.
+const (
+	started = 's' // the command has been started
+	waiting = 'w' // it waits for input
+	busy    = 'b' // it does not
+	unknown = '?' // this kernel does not tell
+)
+
+// heed does what the attendant asks: it ends the command, and looks whether it
+// waits for input. Without an attendant there is no host any more, and nobody to
+// see the terminal.
+func (c *command) heed(attendant *os.File) {
+	in := wire.NewReader(attendant)
 	for {
-		select {
-		case <-kills:
-			c.kill(terminalGrace)
-			continue
-		case <-c.ended:
+		kind, payload, err := in.Next()
+		if err != nil {
+			c.kill(0)
+			return
 		}
-		c.waitForKill()
-		if c.status.Signaled() {
-			return 128 + int(c.status.Signal()), nil
+		switch kind { //nolint:exhaustive // nothing else is sent to a terminal's runner
+		case wire.TypePing:
+			c.server.out.send(wire.TypePong, []byte{c.waitsForInput()})
+		case wire.TypeKill:
+			kill, err := wire.ParseKill(payload)
+			if err != nil || kill.Seq != c.req.Seq {
+				c.kill(0)
+				return
+			}
+			c.kill(kill.Grace)
 		}
-		return c.status.ExitStatus(), nil
 	}
 }
 
-// terminalGrace is from SIGTERM to SIGKILL for a command on a terminal.
-const terminalGrace = 250 * time.Millisecond
-
-// end asks the runner of a terminal to end its command. It runs as uid 0.
-func end(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: end PID")
-	}
-	pid, err := strconv.Atoi(args[0])
-	if err != nil || pid <= 1 {
-		return fmt.Errorf("bad pid %q", args[0])
-	}
-	return unix.Kill(pid, unix.SIGUSR1)
-}
+// doorPath is the socket of a terminal's runner, below a directory of uid 0.
+func doorPath(pid int) string { return stateDir + "/terminal" + strconv.Itoa(pid) }

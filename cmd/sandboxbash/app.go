@@ -22,6 +22,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -39,10 +40,13 @@ type app struct {
 	masks      *sink.Secrets  // what is masked in all that is printed; see secrets
 	inject     []string       // K=V of configured secrets; set with masks
 	docker     *docker.Client // nil before connect
+	rules      *policy.Policy // of what is run; nil allows all
+	onPTY      *bool          // whether a command that asked for a terminal got one; nil if none did
 
 	mu     sync.Mutex
 	gather bool     // guarded by mu; notes go to the JSON result, not to standard error
 	notes  []string // guarded by mu
+	atEnd  func()   // guarded by mu; puts this process's terminal back; nil unless it was changed
 }
 
 func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -209,7 +213,7 @@ func (a *app) sessions(ctx context.Context, progress func(engine.Progress)) (*sa
 		}
 	}
 	return sandbox.New(a.docker, r, sandbox.Options{
-		Secrets: a.masks, Artifacts: store, Grace: a.cfg.Grace, Progress: progress,
+		Policy: a.rules, Secrets: a.masks, Artifacts: store, Grace: a.cfg.Grace, Progress: progress,
 	}), nil
 }
 

@@ -91,6 +91,7 @@ func (a *app) diagnose(ctx context.Context, tell func(...finding)) {
 		file = a.cfg.File
 	}
 	tell(ok("config", "%s", file))
+	tell(a.policyFindings()...)
 	c, err := a.connect(ctx)
 	if err != nil {
 		tell(fail("engine", err.Error(), "start it, or name another with --engine"))

@@ -22,6 +22,7 @@ const (
 	statusFindings    = 1 // differences, failed checks, nothing found
 	statusUsage       = 2 // wrong use, bad input; nothing has run
 	statusOutputLimit = 122
+	statusHandedOver  = 123 // it goes on as a job
 	statusTimeout     = 124
 	statusEngine      = 125 // the engine failed, or the outcome is lost or unknown
 	statusDenied      = 126
@@ -65,6 +66,8 @@ func commandStatus(st exec.Status) int {
 		return statusCancelled
 	case exec.OutputLimit:
 		return statusOutputLimit
+	case exec.HandedOver:
+		return statusHandedOver
 	case exec.Exited:
 		return st.Code
 	default:
@@ -75,7 +78,7 @@ func commandStatus(st exec.Status) int {
 // causes of ends that are the caller's input.
 var inputCauses = map[exec.Cause]bool{
 	exec.CauseDirMissing: true, exec.CauseNotDir: true, exec.CauseDirDenied: true,
-	exec.CauseNoShell: true, exec.CauseTooBig: true, exec.CauseBusy: true,
+	exec.CauseNoShell: true, exec.CauseTooBig: true, exec.CauseBusy: true, exec.CauseJobLimit: true,
 }
 
 // verdict is what is told of an error: the exit status, and for JSON how much
@@ -97,7 +100,7 @@ func judge(err error) verdict {
 		return verdict{statusUsage, exec.NotStarted, "usage", e.todo}
 	}
 	if e, ok := errors.AsType[*policy.Denial](err); ok {
-		return verdict{statusDenied, exec.NotStarted, "denied", e.Alternative}
+		return verdict{statusDenied, exec.NotStarted, "denied", insteadOf(e.Decision)}
 	}
 	if e, ok := errors.AsType[*sandbox.InputError](err); ok {
 		return verdict{statusUsage, exec.NotStarted, "bad-" + e.Field, ""}
@@ -108,6 +111,10 @@ func judge(err error) verdict {
 	switch {
 	case errors.Is(err, sandbox.ErrUnknownSession):
 		v = verdict{statusUsage, exec.NotStarted, "unknown-session", "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`"}
+	case errors.Is(err, sandbox.ErrUnknownJob):
+		v = verdict{statusUsage, exec.NotStarted, "unknown-job", "list the jobs with `sandboxbash job ls`"}
+	case errors.Is(err, sandbox.ErrJobRunning):
+		v = verdict{statusUsage, exec.NotStarted, "job-running", "end it first with `sandboxbash job kill`"}
 	case errors.Is(err, sink.ErrNotFound):
 		v = verdict{statusUsage, exec.NotStarted, "unknown-artifact", "list the artifacts with `sandboxbash artifact ls`"}
 	case isImage(err):
@@ -122,6 +129,18 @@ func judge(err error) verdict {
 		v.status, v.cause = statusCancelled, string(exec.CauseCancelled)
 	}
 	return v
+}
+
+// insteadOf says where a script was refused, and what to use in its place.
+func insteadOf(d policy.Decision) string {
+	text := "see what it sees with `sandboxbash policy explain`"
+	if d.Tool != "" {
+		text = "use the tool " + d.Tool + " instead; " + text
+	}
+	if d.Position != (policy.Position{}) {
+		text = fmt.Sprintf("at line %d, column %d; %s", d.Position.Line, d.Position.Column, text)
+	}
+	return text
 }
 
 func judgeExec(e *exec.Error) verdict {

@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		{"cancelled", run(exec.NotStarted, exec.CauseCancelled), 130, exec.NotStarted, "cancelled"},
 		{"unknown", run(exec.Unknown, exec.CauseRunnerLost), 125, exec.Unknown, "runner-lost"},
 		{"lost", run(exec.Lost, sandbox.CauseOOM), 125, exec.Lost, "oom"},
-		{"denied", fmt.Errorf("x: %w", &policy.Denial{Rule: "r", Reason: "no"}), 126, exec.NotStarted, "denied"},
+		{"denied", fmt.Errorf("x: %w", &policy.Denial{Decision: policy.Decision{Rule: "r", Reason: "no"}}), 126, exec.NotStarted, "denied"},
 		{"input", &sandbox.InputError{Field: "env", Text: "bad"}, 2, exec.NotStarted, "bad-env"},
 		{"usage", misuse("", "wrong"), 2, exec.NotStarted, "usage"},
 		{"config", errors.Join(&config.Error{Key: "k"}), 2, exec.NotStarted, "bad-config"},

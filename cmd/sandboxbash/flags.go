@@ -17,6 +17,8 @@ var (
 	}
 	commandFlags = []string{
 		"timeout", "grace", "run.cwd", "env.set", "run.stdin", "output.limit", "shell", "run.exclusive", "run.file",
+		"run.background", "run.background-after",
+		"pty.ask", "pty.kill-keys", "pty.unattended",
 		"artifacts.mode", "json", "quiet",
 	}
 )

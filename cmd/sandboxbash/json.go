@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -36,6 +38,9 @@ type resultJSON struct {
 	Session         string          `json:"session"`
 	Artifact        *artifactJSON   `json:"artifact,omitempty"`
 	Truncation      *truncationJSON `json:"truncation,omitempty"`
+	Policy          *policyJSON     `json:"policy,omitempty"` // unless it is sure that the script may run
+	Job             *jobJSON        `json:"job,omitempty"`    // that the command has become
+	PTY             *bool           `json:"pty,omitempty"`    // with --pty: whether there was a terminal to run on
 	Notes           []string        `json:"notes,omitempty"`
 	Error           *errorJSON      `json:"error,omitempty"`
 }
@@ -63,6 +68,23 @@ type truncationJSON struct {
 	Stderr *sink.Truncation `json:"stderr,omitempty"`
 }
 
+type policyJSON struct {
+	Verdict policy.Verdict `json:"verdict"`
+	Rule    string         `json:"rule"`
+	Reason  string         `json:"reason"`
+}
+
+// newPolicyJSON is nil for what is allowed, and where there is no policy.
+func newPolicyJSON(d policy.Decision, err error) *policyJSON {
+	if denial, ok := errors.AsType[*policy.Denial](err); ok {
+		d = denial.Decision
+	}
+	if d.Verdict == "" || d.Verdict == policy.Allow {
+		return nil
+	}
+	return &policyJSON{Verdict: d.Verdict, Rule: d.Rule, Reason: d.Reason}
+}
+
 type errorJSON struct {
 	Outcome exec.Outcome `json:"outcome"`
 	Cause   string       `json:"cause"`
@@ -77,6 +99,7 @@ func newResultJSON(res sandbox.Result, err error) resultJSON {
 		Stdout: out.Stdout.Text(), Stderr: out.Stderr.Text(),
 		Bytes:  bytesJSON{Stdout: out.Stdout.Bytes, Stderr: out.Stderr.Bytes},
 		Binary: out.Stdout.Binary || out.Stderr.Binary, Session: res.Session, Artifact: newArtifactJSON(out.Artifact),
+		Policy: newPolicyJSON(res.Policy, err),
 	}
 	if out.Truncated() {
 		j.Truncation = &truncationJSON{Stdout: out.Stdout.Truncation, Stderr: out.Stderr.Truncation}

@@ -36,6 +36,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Ignore(syscall.SIGPIPE)
 
 	a := newApp(os.Environ(), stdin, stdout, stderr)
+	defer a.restoreTerminal() // a second signal does not wait for whoever would
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()
 	for received := 0; ; received++ {

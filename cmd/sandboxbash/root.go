@@ -24,7 +24,7 @@ One session is one container without network, on a read-only root, as an
 ordinary user without capabilities. Commands run in it as quickly as at home.
 
 Exit status of run and session exec: the command's own; 128+n if signal n or the
-memory limit ended it; 124 timeout; 122 output limit; 125 engine failure, or
+memory limit ended it; 124 timeout; 122 output limit; 123 it goes on as a job; 125 engine failure, or
 outcome lost or unknown; 126 denied by policy; 130 cancelled; 2 wrong use or bad
 input, where nothing has run.`
 
@@ -61,7 +61,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse(fmt.Sprintf("see `%s --help`; a script that begins with - goes behind --", cmd.CommandPath()), "%v", err)
 	})
-	root.AddCommand(a.runCommand(), a.sessionCommand(), a.artifactCommand(), a.imageCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
+	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.artifactCommand(), a.imageCommand(), a.policyCommand(), a.planCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
 	completeChoices(root)
 	return root
 }
@@ -160,7 +160,7 @@ Keys, with their variables and flags:
 		}
 		fmt.Fprintf(&b, "\n      %s", s.Usage)
 	}
-	b.WriteString("\n\n  secrets\n      in the file only")
+	b.WriteString("\n\n  secrets, policy.rules\n      in the file only")
 	return &cobra.Command{
 		Use: "config", Short: "The configuration: its file, keys and variables", Long: b.String(), GroupID: groupSetup,
 		Args: words(0, 0, "no arguments"), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -89,19 +90,64 @@ func (a *app) runScript(ctx context.Context, id string, args []string) error {
 	}
 	command := sandbox.Command{
 		Script: script, Args: rest, Shell: a.cfg.Shell, Env: a.commandEnv(), Dir: a.cfg.Run.Dir,
-		Timeout: a.cfg.Timeout, Exclusive: a.cfg.Run.Exclusive, Output: a.outputOptions(),
+		Timeout: a.cfg.Timeout, Exclusive: a.cfg.Run.Exclusive, Output: a.outputOptions(), Job: a.jobOptions(),
 	}
 	if a.cfg.Run.Stdin {
 		command.Stdin = a.stdin
 	}
-	if err := command.Check(); err != nil {
+	if a.cfg.Run.Background || command.Job != nil {
+		if err := jobConflict(id, command); err != nil {
+			return err
+		}
+		if a.cfg.PTY.Ask {
+			return misuse("leave out one of them", "a job has no terminal (--pty)")
+		}
+	}
+	if err := a.admit(command); err != nil {
 		return err
 	}
 	session, release, err := a.sessionFor(ctx, id)
 	if err != nil {
 		return err
 	}
+	if a.cfg.PTY.Ask {
+		own, ok := a.console()
+		if a.onPTY = &ok; ok {
+			return a.runOnConsole(ctx, session, release, command, own)
+		}
+	}
+	if a.cfg.Run.Background {
+		defer release()
+		return a.startJob(ctx, session, command)
+	}
 	return a.runIn(ctx, session, release, command)
+}
+
+// admit refuses what must not or cannot run. That needs no session, so it is not
+// left to the session's Run.
+func (a *app) admit(command sandbox.Command) error {
+	if err := command.Check(); err != nil {
+		return err
+	}
+	var err error
+	if a.rules, err = a.runPolicy(); err != nil {
+		return err
+	}
+	if d := a.rules.Check(policy.Input{Script: command.Script}); d.Blocked {
+		return &policy.Denial{Decision: d}
+	}
+	return nil
+}
+
+// jobConflict refuses what a job cannot have.
+func jobConflict(id string, command sandbox.Command) error {
+	switch {
+	case id == "":
+		return misuse("start one with `sandboxbash session start`, and name it with --session", "a job needs a session that is there when it has been started")
+	case command.Stdin != nil:
+		return misuse("put what it is to read into a file of the session", "a job has no standard input")
+	}
+	return nil
 }
 
 // runIn runs the command, lets go of the session and reports the result.
@@ -203,10 +249,14 @@ func (a *app) finish(ctx context.Context, res sandbox.Result, err error) error {
 	}
 	if a.cfg == nil || a.cfg.JSON {
 		j := newResultJSON(res, err)
+		if res.Job != nil {
+			job := a.newJobJSON(res.Job.Info())
+			j.Job = &job
+		}
 		if j.Error != nil {
 			j.Error.Message = a.scrub(j.Error.Message)
 		}
-		j.Notes = a.takeNotes()
+		j.Notes, j.PTY = a.takeNotes(), a.onPTY
 		if err := printJSON(a.stdout, j); err != nil {
 			return err
 		}
@@ -260,6 +310,8 @@ func ending(res sandbox.Result, cfg *config.Config) string {
 		return "ended by the kernel at the memory limit; give the session more with --memory"
 	case exec.Signalled:
 		return "ended by " + signalName(res.Signal)
+	case exec.HandedOver:
+		return fmt.Sprintf("it goes on as job %s, process group %d, with its output in %s", res.Job.ID(), res.Job.Info().PID, res.Job.Info().OutputFile)
 	case exec.Exited:
 		return ""
 	}

@@ -22,7 +22,7 @@ func (a *app) sessionCommand() *cobra.Command {
   sandboxbash session exec $id 'make test'
   sandboxbash session ls
   sandboxbash session stop $id`,
-		a.startCommand(), a.listCommand(), a.showCommand(), a.execCommand(), a.psCommand(),
+		a.startCommand(), a.listCommand(), a.showCommand(), a.execCommand(), a.attachCommand(), a.psCommand(),
 		a.pushCommand(), a.pullCommand(), a.diffCommand(), a.stopCommand(), a.reapCommand())
 	c.Long = `A session is one container. It lives until it is stopped, or until nobody has asked
 anything of it for as long as --idle says.

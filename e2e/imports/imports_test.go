@@ -26,21 +26,22 @@ var mayImport = map[string][]string{
 	"engine/docker": {"engine"},
 
 	// The leaves: no sibling but engine's types.
-	"config":    {"engine"},
-	"exec/wire": {},
-	"exec":      {"engine", "exec/wire"},
-	"images":    {"engine"},
-	"policy":    {"engine"},
-	"sink":      {"engine"},
+	"config":      {"engine"},
+	"exec/wire":   {},
+	"exec/screen": {},
+	"exec":        {"engine", "exec/wire"},
+	"images":      {"engine"},
+	"policy":      {"engine"},
+	"sink":        {"engine"},
 
 	// Each composes what stands below it.
-	"sandbox": {"engine", "exec", "exec/wire", "images", "policy", "sink"},
-	"tool":    {"engine", "exec", "policy", "sandbox", "sink"},
+	"sandbox": {"engine", "exec", "exec/screen", "exec/wire", "images", "policy", "sink"},
+	"tool":    {"engine", "exec", "exec/screen", "policy", "sandbox", "sink"},
 	"serve":   {"tool"},
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours beside hostile code.
-	"cmd/sandboxbash":        {"config", "engine", "engine/docker", "exec", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "tool"},
+	"cmd/sandboxbash":        {"config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "tool"},
 	"cmd/sandboxbash-runner": {"exec/wire"},
 	"images/packrunner":      {},
 
@@ -53,7 +54,7 @@ var mayImport = map[string][]string{
 	"e2e/imports":      {},
 	"e2e/probe":        {"e2e/probe/expect"},
 	"e2e/probe/expect": {},
-	"e2e/bench":        {"engine", "engine/docker", "exec", "images", "sandbox", "sink"},
+	"e2e/bench":        {"engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
 }
 
 // dockerClient are the modules that speak to Docker. Their types stop at

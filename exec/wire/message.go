@@ -41,6 +41,7 @@ type Request struct {
 	Stdin  bool // a standard input follows; otherwise it is /dev/null
 	// Exclusive refuses to start while any other command runs in the session.
 	Exclusive bool
+	Job       *Job // nil: the command ends with its host
 }
 
 // Taken acknowledges standard input, so that the host never has more than
@@ -104,6 +105,8 @@ const (
 	FailResources                 // Errno: the container is at its pids or memory limit
 	FailBusy                      // every slot of the session is taken, or Exclusive and one is
 	FailRequest                   // the request was not understood
+	FailJobs                      // Errno: the session cannot keep another job
+	FailJobLimit                  // as many jobs run as may
 )
 
 // Failed says that the command was not started.
@@ -284,6 +287,7 @@ func (m Request) Append(dst []byte) []byte {
 	e.bool(m.Merged)
 	e.bool(m.Stdin)
 	e.bool(m.Exclusive)
+	e.job(m.Job)
 	return e.b
 }
 
@@ -294,7 +298,7 @@ func ParseRequest(b []byte) (Request, error) {
 		Seq: d.uint(), Path: d.string(), Shell: d.string(), Script: d.bytes(),
 		Args: d.strings(), Env: d.strings(), Dir: d.string(),
 		UID: uint32(d.uint()), GID: uint32(d.uint()),
-		Merged: d.bool(), Stdin: d.bool(), Exclusive: d.bool(),
+		Merged: d.bool(), Stdin: d.bool(), Exclusive: d.bool(), Job: d.job(),
 	}
 	return m, d.end()
 }

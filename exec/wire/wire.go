@@ -25,7 +25,7 @@ import (
 // Version is the version of this protocol. Host and runner must agree exactly:
 // both are built from one tree, and a session is never older than its host's
 // runner image.
-const Version = 1
+const Version = 2
 
 // Magic begins every Hello, so that a stream that is not a runner's is noticed
 // at its first frame.
@@ -57,18 +57,20 @@ const (
 	TypeStdin    Type = 'i' // bytes for the command's standard input
 	TypeStdinEnd Type = 'e' // the end of the command's standard input
 	TypeKill     Type = 'k' // Kill: end the command
+	TypeDetach   Type = 'd' // Detach: go on without the host
 	TypePing     Type = 'p' // the host is alive; answered by a Pong
 )
 
 // Frames from the runner to the host.
 const (
-	TypeHello  Type = 'H' // Hello: the first frame
-	TypeStdout Type = '1' // bytes of standard output, or of both when merged
-	TypeStderr Type = '2' // bytes of standard error
-	TypeTaken  Type = 'T' // Taken: standard input that the command has taken
-	TypeExit   Type = 'X' // Exit: the command has ended
-	TypeFailed Type = 'F' // Failed: the command was not started
-	TypePong   Type = 'P'
+	TypeHello    Type = 'H' // Hello: the first frame
+	TypeStdout   Type = '1' // bytes of standard output, or of both when merged
+	TypeStderr   Type = '2' // bytes of standard error
+	TypeTaken    Type = 'T' // Taken: standard input that the command has taken
+	TypeExit     Type = 'X' // Exit: the command has ended
+	TypeFailed   Type = 'F' // Failed: the command was not started
+	TypeDetached Type = 'D' // Detached: the command is a job
+	TypePong     Type = 'P'
 )
 
 // ErrFrame reports bytes that are not a frame or not the message expected. The

@@ -1,0 +1,381 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// job is what a command has beside it that may go on without its host. What it
+// writes is spooled to a file before it is framed. When it is handed over, the
+// runner stops framing, gives back the command's slot, keeps the timeout and the
+// lease itself, and writes the end down instead of telling it.
+type job struct {
+	c     *command
+	ask   wire.Job
+	dir   jobDir
+	lease time.Duration
+	spool *spool
+
+	asked   atomic.Bool   // a hand-over has been asked for
+	begun   chan struct{} // closed when the command has started, or is known not to
+	decided chan struct{} // closed when a hand-over that was asked for is done, refused or too late
+	decide  sync.Once
+
+	// Set before begun is closed.
+	started time.Time
+	release func() // gives back the slot; may be called again
+
+	mu    sync.Mutex // held while a frame is written: nothing is framed behind a Detached
+	phase phase      // guarded by mu
+	id    string     // guarded by mu until the phase is handedOver
+	locks []*os.File // guarded by mu; the .job and those before it, locked as long as this process lives
+	end   *os.File   // guarded by mu; the .end to be, with its room on the disk
+
+	ending atomic.Uint64 // a wire.Ending: by whose will it was killed first
+}
+
+type phase int
+
+const (
+	attached   phase = iota // the host waits for the command
+	handedOver              // nobody does
+	over                    // it has ended, or was not started
+)
+
+func newJob(c *command, ask wire.Job, dir jobDir, lease time.Duration) *job {
+	j := &job{
+		c: c, ask: ask, dir: dir, lease: lease,
+		begun: make(chan struct{}), decided: make(chan struct{}),
+	}
+	j.asked.Store(ask.Background)
+	return j
+}
+
+// prepare makes room for the output, and for a background job its record: what
+// cannot be kept is not started.
+func (j *job) prepare() (wire.Failed, bool) {
+	f, err := j.dir.create(logSuffix)
+	if err != nil {
+		return failedJob(err), false
+	}
+	j.spool = &spool{f: f, limit: j.ask.Cap}
+	if j.ask.Background {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if failed, ok := j.claim(); !ok {
+			_ = os.Remove(f.Name())
+			f.Close()
+			return failed, false
+		}
+	}
+	return wire.Failed{}, true
+}
+
+func failedJob(err error) wire.Failed {
+	return wire.Failed{Failure: wire.FailJobs, Errno: errno(err), Detail: err.Error()}
+}
+
+// claim makes the command a job: it takes an id, writes the record, and gives the
+// output its name. It needs mu.
+func (j *job) claim() (wire.Failed, bool) {
+	unlock, err := j.dir.lock()
+	if err != nil {
+		return failedJob(err), false
+	}
+	defer unlock()
+	_ = j.dir.tidy(j.ask.Keep) // what it cannot remove it removes the next time
+	running, err := j.dir.running()
+	if err != nil {
+		return failedJob(err), false
+	}
+	if j.ask.Most > 0 && uint64(running) >= j.ask.Most {
+		return wire.Failed{Failure: wire.FailJobLimit}, false
+	}
+	if j.id, err = j.dir.free(); err != nil {
+		return failedJob(err), false
+	}
+	// Room for the end now: it must be writable on a full disk.
+	if j.end, err = j.dir.create(endSuffix); err != nil {
+		return failedJob(err), false
+	}
+	if _, err = j.end.Write(make([]byte, wire.MaxRecord)); err == nil {
+		err = j.record()
+	}
+	if err == nil {
+		err = errors.Join(j.spool.f.Chmod(0o644), os.Rename(j.spool.f.Name(), j.dir.path(j.id+logSuffix)))
+	}
+	if err != nil {
+		_ = os.Remove(j.end.Name())
+		_ = j.dir.remove(j.id)
+		return failedJob(err), false
+	}
+	return wire.Failed{}, true
+}
+
+// running counts the jobs that have not ended.
+func (d jobDir) running() (int, error) {
+	ids, err := d.ids()
+	n := 0
+	for _, id := range ids {
+		if d.alive(id) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// record writes the job's record as it is known by now. Readers see the old one
+// or the new, and either is locked.
+func (j *job) record() error {
+	f, err := j.dir.create(jobSuffix)
+	if err != nil {
+		return err
+	}
+	start := wire.JobStart{
+		ID: j.id, Tag: j.ask.Tag, Owner: j.ask.Owner, Label: j.ask.Label, PID: j.c.leader(), Runner: os.Getpid(),
+		Started: j.started, Timeout: j.ask.Timeout,
+	}
+	if j.started.IsZero() {
+		start.Started = time.Now()
+	}
+	if _, err = f.Write(start.Seal(j.ask.Key)); err == nil {
+		err = os.Rename(f.Name(), j.dir.path(j.id+jobSuffix))
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	// The one before stays locked: somebody may just be looking at it.
+	j.locks = append(j.locks, f)
+	return nil
+}
+
+// abandon undoes prepare, for a command that was not started or has ended before
+// it was handed over.
+func (j *job) abandon() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.phase = over
+	_ = os.Remove(j.spool.f.Name())
+	j.spool.f.Close()
+	if j.id != "" {
+		_ = os.Remove(j.end.Name())
+		_ = j.dir.remove(j.id)
+		j.id = ""
+	}
+}
+
+// never is called for a command that has not started and will not.
+func (j *job) never() {
+	j.mu.Lock()
+	j.phase = over
+	j.mu.Unlock()
+	close(j.begun)
+	j.decide.Do(func() { close(j.decided) })
+}
+
+// begin is called when the command has started. A background job is handed over
+// at once.
+func (j *job) begin(release func()) {
+	var once sync.Once
+	j.started, j.release = time.Now(), func() { once.Do(release) }
+	close(j.begun)
+	if j.ask.Background {
+		j.handOver()
+	}
+}
+
+// detachTime is how long a host may take nothing before the runner lets go of
+// what it has not taken.
+const detachTime = time.Second
+
+// handOver lets go of the host, unless the command has ended or cannot be kept.
+func (j *job) handOver() {
+	defer j.decide.Do(func() { close(j.decided) })
+	<-j.begun
+	out := j.c.server.out
+	out.limit(detachTime) // a pump that a slow host blocks holds mu
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out.limit(0)
+	if j.phase == over {
+		return
+	}
+	answer := wire.Detached{Seq: j.c.req.Seq, PID: j.c.leader()}
+	if j.id == "" {
+		if failed, ok := j.claim(); !ok {
+			j.id = ""
+			answer.Failure, answer.Errno, answer.Detail = failed.Failure, failed.Errno, failed.Detail
+			out.send(wire.TypeDetached, answer.Append(nil))
+			return
+		}
+	} else {
+		_ = j.record() // now with its pid; without room for that the first one stays
+	}
+	j.phase = handedOver
+	j.release()
+	j.c.stdin.end()
+	j.keep()
+	answer.ID = j.id
+	if p := j.c.out[0]; p != nil {
+		answer.Stdout = p.sent.Load()
+	}
+	if p := j.c.out[1]; p != nil {
+		answer.Stderr = p.sent.Load()
+	}
+	out.limit(detachTime)
+	out.send(wire.TypeDetached, answer.Append(nil))
+}
+
+// keep does from now on what the host did: it keeps the lease and the timeout,
+// and ends the job when a runner of this session asks for it.
+func (j *job) keep() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR1)
+	var timeout <-chan time.Time
+	if j.ask.Timeout > 0 {
+		timeout = time.After(j.ask.Timeout - time.Since(j.started))
+	}
+	contact := time.NewTicker(max(time.Millisecond, j.lease/3))
+	go func() { // lives as long as the job, and so this process
+		for {
+			select {
+			case <-contact.C:
+				j.c.server.init.contact()
+			case <-signals:
+				j.kill(wire.EndedByDemand)
+			case <-timeout:
+				j.kill(wire.EndedTimeout)
+			}
+		}
+	}()
+	j.c.server.init.contact()
+}
+
+func (j *job) kill(why wire.Ending) {
+	j.ending.CompareAndSwap(uint64(wire.EndedItself), uint64(why))
+	j.c.kill(j.ask.Grace)
+}
+
+// outlives reports whether the command goes on without its host. It waits for a
+// hand-over that is under way.
+func (j *job) outlives() bool {
+	if !j.asked.Load() {
+		return false
+	}
+	<-j.decided
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.phase == handedOver
+}
+
+// finished ends the job if it is one, and reports whether: then nobody is to be
+// told. It is called when no more output comes.
+func (j *job) finished(exit wire.Exit) bool {
+	j.mu.Lock()
+	handed := j.phase == handedOver
+	if !handed {
+		j.phase = over // from here on a hand-over comes too late
+	}
+	j.mu.Unlock()
+	if !handed {
+		j.abandon()
+		return false
+	}
+	end := wire.JobEnd{
+		ID: j.id, Tag: j.ask.Tag, Code: exit.Code, Signal: exit.Signal, Rung: exit.Rung, OOM: exit.OOM, Left: exit.Left,
+		CPU: exit.CPU, MaxRSS: exit.MaxRSS, Elapsed: time.Since(j.started), Ended: time.Now(), Clock: clock(),
+		Written: j.spool.written, Kept: j.spool.kept, Full: j.spool.full,
+	}
+	if exit.Rung != wire.RungNone {
+		end.Ending = wire.Ending(j.ending.Load())
+		if end.Ending == wire.EndedItself {
+			end.Ending = wire.EndedByDemand // of the host, while it was there
+		}
+	}
+	j.write(end)
+	j.c.server.init.contact() // the lease begins at the end
+	// Behind the end: whoever has seen none has seen only output.
+	j.spool.sign(end)
+	return true
+}
+
+// write puts the end on record. If that cannot be, the job counts as lost.
+func (j *job) write(end wire.JobEnd) {
+	sealed := end.Seal(j.ask.Key)
+	if _, err := j.end.WriteAt(sealed, 0); err != nil {
+		return
+	}
+	if j.end.Truncate(int64(len(sealed))) == nil {
+		_ = os.Rename(j.end.Name(), j.dir.path(j.id+endSuffix))
+	}
+}
+
+// spool is the file of a job's output.
+type spool struct {
+	f     *os.File
+	limit uint64
+
+	mu      sync.Mutex
+	written uint64 // guarded by mu until the pumps have ended
+	kept    uint64 // guarded by mu until the pumps have ended
+	full    bool   // guarded by mu until the pumps have ended; the disk took no more
+}
+
+// write keeps what it may and counts the rest. What it has once dropped nothing
+// follows. It never fails: the output's end is no end of the command.
+func (s *spool) write(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped := s.kept < s.written
+	s.written += uint64(len(p))
+	if dropped {
+		return
+	}
+	p = p[:min(uint64(len(p)), s.limit-s.kept)]
+	n, err := s.f.Write(p)
+	s.kept += uint64(max(n, 0))
+	s.full = err != nil
+}
+
+// sign appends what is missing and how the command ended.
+func (s *spool) sign(end wire.JobEnd) {
+	text := ""
+	if end.Kept < end.Written {
+		why := fmt.Sprintf("the limit is %d bytes", s.limit)
+		if end.Full {
+			why = "the disk is full"
+		}
+		text = fmt.Sprintf("\n\n[%d bytes of output were not kept: %s]", end.Written-end.Kept, why)
+	}
+	_, _ = s.f.WriteString(text + "\n\n" + completion(end) + "\n")
+	s.f.Close()
+}
+
+// completion says how a job ended, in the words of Rust's ExitStatus.
+func completion(end wire.JobEnd) string {
+	switch {
+	case end.Ending == wire.EndedTimeout:
+		return "[background process error: timed out]"
+	case end.Signal != 0:
+		name := unix.SignalName(unix.Signal(end.Signal))
+		if name != "" {
+			name = " (" + name + ")"
+		}
+		return fmt.Sprintf("[background process failed: signal: %d%s]", end.Signal, name)
+	case end.Code != 0:
+		return fmt.Sprintf("[background process failed: exit status: %d]", end.Code)
+	default:
+		return "[background process completed]"
+	}
+}

@@ -1,0 +1,353 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+var key = []byte("a key of this test's own")
+
+// put makes a job as its runner would, and returns the lock that keeps it alive.
+func put(t *testing.T, d jobDir, id, output string) *os.File {
+	t.Helper()
+	f, err := d.create(jobSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(wire.JobStart{ID: id, Tag: id}.Seal(key)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.path(id+logSuffix), []byte(output), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(f.Name(), d.path(id+jobSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// end ends a job that put has made, some time ago.
+func end(t *testing.T, d jobDir, id string, f *os.File, ago time.Duration, kept uint64) {
+	t.Helper()
+	e := wire.JobEnd{ID: id, Tag: id, Clock: clock() - ago, Written: kept, Kept: kept}
+	if err := d.put(id+endSuffix, e.Seal(key)); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func states(t *testing.T, d jobDir, keep wire.JobKeep) map[string]wire.JobState {
+	t.Helper()
+	var out bytes.Buffer
+	if err := d.answer(wire.JobQuery{Verb: wire.JobList, Keep: keep}, &out); err != nil {
+		t.Fatal(err)
+	}
+	all, err := wire.ParseJobStates(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]wire.JobState{}
+	for _, s := range all {
+		found[s.ID] = s
+	}
+	return found
+}
+
+var long = wire.JobKeep{Known: time.Hour, Unknown: time.Hour}
+
+func TestValidJob(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"bg_1": true, "bg_120": true,
+		"": false, "bg_": false, "bg_0": false, "bg_-1": false, "bg_01": false, "bg_+1": false, "1": false, "bg_1/../x": false,
+		"../bg_1": false, "bg_1.log": false, "bg_99999999999999999999": false,
+	} {
+		if got := validJob(id); got != want {
+			t.Errorf("validJob(%q) = %t; want %t", id, got, want)
+		}
+	}
+}
+
+// The smallest id is taken that nothing uses any more, whatever is left of it.
+func TestFree(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	for _, want := range []string{"bg_1", "bg_2", "bg_3"} {
+		if got, err := d.free(); got != want || err != nil {
+			t.Fatalf("free() = %s, %v; want %s", got, err, want)
+		}
+		put(t, d, want, "")
+	}
+	if err := os.Remove(d.path("bg_2" + jobSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := d.free(); got != "bg_4" {
+		t.Errorf("free() with a log of bg_2 = %s; want bg_4", got)
+	}
+	if err := d.remove("bg_2"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := d.free(); got != "bg_2" {
+		t.Errorf("free() without bg_2 = %s; want bg_2", got)
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	put(t, d, "bg_1", "running")
+	end(t, d, "bg_2", put(t, d, "bg_2", "ended"), time.Minute, 5)
+	put(t, d, "bg_3", "").Close() // nobody has seen its end
+	if err := d.answer(wire.JobQuery{Verb: wire.JobNote, ID: "bg_2", Known: true, Artifact: "7"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	all := states(t, d, long)
+	if s := all["bg_1"]; !s.Alive || len(s.End) > 0 || s.Size != 7 || s.Known {
+		t.Errorf("bg_1 is %+v; want it alive", s)
+	}
+	if s := all["bg_2"]; s.Alive || !s.Known || s.Artifact != "7" {
+		t.Errorf("bg_2 is %+v; want it ended, known, with artifact 7", s)
+	} else if e, err := wire.OpenJobEnd(key, s.End); err != nil || e.ID != "bg_2" {
+		t.Errorf("bg_2 ended with %+v, %v", e, err)
+	}
+	if s := all["bg_3"]; s.Alive || len(s.End) > 0 || len(s.Start) == 0 {
+		t.Errorf("bg_3 is %+v; want it lost", s)
+	}
+	if !d.exists("bg_3" + lostSuffix) {
+		t.Error("nobody has noted since when bg_3 is lost")
+	}
+}
+
+// Jobs that have ended are forgotten when it is time, the known ones earlier. One
+// that runs is never.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	keep := wire.JobKeep{Known: 5 * time.Second, Unknown: time.Minute} // the machine may be young
+	for _, row := range []struct {
+		name  string
+		ago   time.Duration // -1: it runs
+		known time.Duration // 0: unknown
+		want  bool
+	}{
+		{"runs", -1, 0, true},
+		{"unknown, young", 10 * time.Second, 0, true},
+		{"unknown, old", time.Minute, 0, false},
+		{"known, young", time.Second, time.Second, true},
+		{"known, old", 6 * time.Second, 6 * time.Second, false},
+		{"known late", 50 * time.Second, time.Second, true},
+	} {
+		d := jobDir(t.TempDir())
+		f := put(t, d, "bg_1", "")
+		if row.ago >= 0 {
+			end(t, d, "bg_1", f, row.ago, 0)
+		}
+		if row.known > 0 {
+			if err := d.put("bg_1"+knownSuffix, strconv.AppendInt(nil, int64(clock()-row.known), 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, got := states(t, d, keep)["bg_1"]; got != row.want {
+			t.Errorf("%s: it is there: %t; want %t", row.name, got, row.want)
+		}
+		if names, _ := d.names(); !row.want && slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "bg_") }) {
+			t.Errorf("%s: %q is left", row.name, names)
+		}
+	}
+}
+
+func TestTidyLeavesHundred(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	for i := range maxEnded + 3 {
+		id := fmt.Sprintf("bg_%d", i+1)
+		end(t, d, id, put(t, d, id, ""), time.Duration(i)*100*time.Millisecond, 0)
+	}
+	all := states(t, d, long)
+	if _, oldest := all[fmt.Sprintf("bg_%d", maxEnded+3)]; len(all) != maxEnded || oldest {
+		t.Errorf("%d jobs are left, the oldest among them: %t; want %d without it", len(all), oldest, maxEnded)
+	}
+}
+
+// What crashes leave is removed; what a runner is about to use is not.
+func TestTidyCrashes(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	old := time.Now().Add(-2 * settleTime)
+	held, err := d.create(logSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	for _, name := range []string{ownPrefix + "7.end", "bg_4.log", "bg_5.end", "stranger"} {
+		if err := os.WriteFile(d.path(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(d.path(name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(held.Name(), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.path(ownPrefix+"8.end"), nil, 0o600); err != nil { // just made, not yet locked
+		t.Fatal(err)
+	}
+	states(t, d, long)
+	names, err := d.names()
+	slices.Sort(names)
+	want := []string{".lock", ownPrefix + "8.end", ownPrefix + strconv.Itoa(os.Getpid()) + logSuffix, "stranger"}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(names, want) {
+		t.Errorf("left are %q, %v; want %q", names, err, want)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	f := put(t, d, "bg_1", "x")
+	if err := d.answer(wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err == nil {
+		t.Error("a running job was removed")
+	}
+	end(t, d, "bg_1", f, 0, 1)
+	if err := d.answer(wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	for _, id := range []string{"bg_1", "bg_2", "../x", ""} {
+		if err := d.answer(wire.JobQuery{Verb: wire.JobRemove, ID: id}, nil); !errors.Is(err, errNoJob) {
+			t.Errorf("remove %q: %v; want %v", id, err, errNoJob)
+		}
+	}
+}
+
+// The output ends where the command's does: what is appended behind it is not the
+// command's.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	end(t, d, "bg_1", put(t, d, "bg_1", "0123456789\n\n[background process completed]\n"), 0, 10)
+	for name, row := range map[string]struct {
+		query wire.JobQuery
+		want  string
+	}{
+		"all":           {wire.JobQuery{Verb: wire.JobRead}, "0123456789"},
+		"from":          {wire.JobQuery{Verb: wire.JobRead, From: 4}, "456789"},
+		"from behind":   {wire.JobQuery{Verb: wire.JobRead, From: 40}, ""},
+		"tail":          {wire.JobQuery{Verb: wire.JobTail, From: 3}, "789"},
+		"a longer tail": {wire.JobQuery{Verb: wire.JobTail, From: 1 << 40}, "0123456789"},
+		"follow":        {wire.JobQuery{Verb: wire.JobFollow}, "0123456789"},
+	} {
+		var out bytes.Buffer
+		row.query.ID = "bg_1"
+		if err := d.answer(row.query, &out); err != nil || out.String() != row.want {
+			t.Errorf("%s: %q, %v; want %q", name, &out, err, row.want)
+		}
+	}
+}
+
+// A follower gets every byte as it comes, and ends with the job, also with one
+// that is lost.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		d := jobDir(t.TempDir())
+		f := put(t, d, "bg_1", "one ")
+		var out bytes.Buffer
+		followed := make(chan error, 1)
+		go func() { followed <- d.answer(wire.JobQuery{Verb: wire.JobFollow, ID: "bg_1"}, &out) }()
+		log, err := os.OpenFile(d.path("bg_1"+logSuffix), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "one "
+		for i := range 200 {
+			text := strconv.Itoa(i) + " "
+			if _, err := log.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			want += text
+		}
+		if lost {
+			f.Close()
+		} else {
+			end(t, d, "bg_1", f, 0, uint64(len(want)))
+			if _, err := log.WriteString("\n\n[background process completed]\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log.Close()
+		if err := <-followed; err != nil || out.String() != want {
+			t.Errorf("lost %t: followed %q, %v; want %q", lost, &out, err, want)
+		}
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	f := put(t, d, "bg_1", "")
+	waited := make(chan error, 1)
+	go func() { waited <- d.answer(wire.JobQuery{Verb: wire.JobWait, ID: "bg_1"}, nil) }()
+	select {
+	case err := <-waited:
+		t.Fatalf("wait returned %v while the job ran", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	f.Close()
+	if err := <-waited; err != nil {
+		t.Errorf("wait: %v", err)
+	}
+}
+
+// A watch tells that it has begun, and that something has happened; one at a time
+// of a name.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	d := jobDir(t.TempDir())
+	first, second := make(ticks, 10), make(ticks, 10)
+	watched := make(chan error, 1)
+	go func() { watched <- d.answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, first) }()
+	<-first
+	f := put(t, d, "bg_1", "")
+	<-first
+	go func() { _ = d.answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, second) }()
+	select {
+	case <-second:
+		t.Fatal("two watches of one name at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(first) // its next write fails
+	end(t, d, "bg_1", f, 0, 0)
+	if err := <-watched; err == nil {
+		t.Error("the watch ended without an error; want that of its writer")
+	}
+	<-second
+	close(second)
+	put(t, d, "bg_2", "") // ends the second
+}
+
+// ticks is a writer that passes on that something was written, and fails once it
+// is closed.
+type ticks chan struct{}
+
+func (c ticks) Write(p []byte) (n int, err error) {
+	defer func() {
+		if recover() != nil {
+			err = os.ErrClosed
+		}
+	}()
+	c <- struct{}{}
+	return len(p), nil
+}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// outPipe carries one of a command's streams.
+type outPipe struct {
+	kind  wire.Type
+	r     *os.File
+	sent  atomic.Uint64
+	owed  atomic.Int64 // bytes that stood in the pipe when the leader ended
+	ended bool         // set by pump: no writer is left
+	job   *job         // nil for a command that ends with its host
+}
+
+// pump sends what arrives until the last writer is gone or finish has been
+// called and its time is over.
+func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
+	if *room == nil {
+		*room = make([]byte, wire.HeaderSize+wire.MaxPayload)
+	}
+	buf := *room
+	grown := false
+	for {
+		n, err := p.r.Read(buf[wire.HeaderSize:])
+		switch {
+		case n > 0 && p.job != nil:
+			p.keep(out, buf, n, leader)
+		case n > 0:
+			p.pass(out, buf, n, leader)
+		}
+		if !grown && n >= 64<<10 {
+			// It fills a pipe of the default size: give it a large one.
+			grown = true
+			p.control(func(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) })
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			p.pumpOwed(out, buf)
+			return
+		default:
+			p.ended = errors.Is(err, io.EOF)
+			return
+		}
+	}
+}
+
+// Small output waits a moment, which costs nobody anything that he could see:
+// most often the command ends meanwhile, and its last output and its end travel
+// together; else more output comes, and many small frames become few.
+const (
+	smallChunk = 4 << 10 // bytes
+	chunkPause = 500 * time.Microsecond
+)
+
+// pause waits for the leader's end, but not for long. It reports whether it has
+// come.
+func pause(leader <-chan struct{}) bool {
+	timer := time.NewTimer(chunkPause)
+	defer timer.Stop()
+	select {
+	case <-leader:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// pass sends what was read, small output perhaps a little later.
+func (p *outPipe) pass(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
+	if n < smallChunk && pause(leader) {
+		p.hold(out, buf, n)
+	} else {
+		p.send(out, buf, n)
+	}
+}
+
+// keep is pass for a command that may go on without its host: the file has it
+// before the host, and the host only as long as it is there.
+func (p *outPipe) keep(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
+	p.job.spool.write(buf[wire.HeaderSize : wire.HeaderSize+n])
+	p.job.mu.Lock()
+	defer p.job.mu.Unlock()
+	if p.job.phase == handedOver {
+		p.owed.Add(-int64(n))
+		return
+	}
+	p.pass(out, buf, n, leader)
+}
+
+// hold leaves a frame to be sent with the next one, which the command's end
+// surely brings.
+func (p *outPipe) hold(out *frameWriter, buf []byte, n int) {
+	wire.PutHeader(buf, p.kind, n)
+	out.hold(buf[:wire.HeaderSize+n])
+	p.sent.Add(uint64(n))
+	p.owed.Add(-int64(n))
+}
+
+func (p *outPipe) send(out *frameWriter, buf []byte, n int) {
+	wire.PutHeader(buf, p.kind, n)
+	out.write(buf[:wire.HeaderSize+n])
+	p.sent.Add(uint64(n))
+	p.owed.Add(-int64(n))
+}
+
+// pumpOwed sends what the command itself had written before its end and a slow
+// host has not yet let through: a child that goes on writing gets no further.
+func (p *outPipe) pumpOwed(out *frameWriter, buf []byte) {
+	for p.owed.Load() > 0 {
+		n, err := -1, error(nil)
+		p.control(func(fd int) { n, err = unix.Read(fd, buf[wire.HeaderSize:]) })
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		if p.job != nil {
+			p.keep(out, buf, n, nil)
+		} else {
+			p.send(out, buf, n)
+		}
+	}
+}
+
+// finish is called at the leader's end. It is for a nil pipe too.
+func (p *outPipe) finish() {
+	if p == nil {
+		return
+	}
+	p.control(func(fd int) {
+		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil {
+			p.owed.Store(int64(n))
+		}
+	})
+	_ = p.r.SetReadDeadline(time.Now().Add(drainTime))
+}
+
+func (p *outPipe) control(fn func(fd int)) {
+	if conn, err := p.r.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { fn(int(fd)) })
+	}
+}
+
+// close closes the pipe of a command that was not started. It is for a nil pipe
+// too.
+func (p *outPipe) close() {
+	if p != nil {
+		p.r.Close()
+	}
+}

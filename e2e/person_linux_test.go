@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// person is somebody at a terminal of 100 by 30, on which the program runs.
+type person struct {
+	t       *testing.T
+	keys    *os.File // the terminal's other side
+	tty     *os.File
+	cmd     *exec.Cmd
+	before  unix.Termios
+	drained chan struct{}
+
+	mu    sync.Mutex
+	shown []byte // guarded by mu
+}
+
+// sit starts the program on a terminal. What it needs of its environment it gets
+// from the test's.
+func sit(t *testing.T, args ...string) *person {
+	t.Helper()
+	p := newPerson(t, args...)
+	p.start()
+	return p
+}
+
+func newPerson(t *testing.T, args ...string) *person {
+	t.Helper()
+	needEngine(t)
+	keys, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pty.Setsize(keys, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	p := &person{t: t, keys: keys, tty: tty, drained: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, filepath.Join(built, "sandboxbash"), args...)
+	p.cmd.Env = append(os.Environ(), "TERM=xterm-256color", "SANDBOXBASH_IMAGE=host", "SANDBOXBASH_QUIET=true", "XDG_STATE_HOME="+t.TempDir())
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	t.Cleanup(func() {
+		cancel()
+		_ = p.tty.Close()
+		_ = p.keys.Close()
+		<-p.drained
+	})
+	p.before = p.modes()
+	return p
+}
+
+func (p *person) start() {
+	p.t.Helper()
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.drained)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := p.keys.Read(buf)
+			p.mu.Lock()
+			p.shown = append(p.shown, buf[:n]...)
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// modes are those of the terminal.
+func (p *person) modes() unix.Termios {
+	p.t.Helper()
+	modes, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *modes
+}
+
+func (p *person) screen() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Clone(p.shown)
+}
+
+// sees waits until a text has been shown, behind the one that was seen before,
+// and forgets what stood before its end.
+func (p *person) sees(text string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		p.mu.Lock()
+		at := bytes.Index(p.shown, []byte(text))
+		if at >= 0 {
+			p.shown = append([]byte(nil), p.shown[at+len(text):]...)
+		}
+		p.mu.Unlock()
+		if at >= 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			shown := p.screen()
+			p.t.Fatalf("no %q within 30s; shown: %q", text, shown[max(0, len(shown)-2000):])
+		}
+	}
+}
+
+func (p *person) types(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.keys, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// leaves waits for the end of the program, which must have that exit status and
+// leave the terminal as it was.
+func (p *person) leaves(status int) {
+	p.t.Helper()
+	err := p.cmd.Wait()
+	got := p.cmd.ProcessState.ExitCode()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || got != status {
+		p.t.Errorf("exit status %d, %v; want %d; shown: %q", got, err, status, p.screen())
+	}
+	if after := p.modes(); after != p.before {
+		p.t.Errorf("the terminal's modes are %+v; want them as before, %+v", after, p.before)
+	}
+}
+
+// newSession starts a session, which is stopped with the test.
+func newSession(t *testing.T, args ...string) string {
+	t.Helper()
+	needEngine(t)
+	id := strings.TrimSpace(says(t, append([]string{"session", "start"}, args...)...))
+	t.Cleanup(func() {
+		cmd := plainly(context.WithoutCancel(t.Context()), "session", "stop", id)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("session stop: %v\n%s", err, out)
+		}
+	})
+	return id
+}
+
+// plainly is the program, not on a terminal.
+func plainly(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(built, "sandboxbash"), args...)
+	cmd.Env = append(os.Environ(), "SANDBOXBASH_IMAGE=host", "SANDBOXBASH_QUIET=true")
+	return cmd
+}
+
+// says runs the program, which must succeed, and returns what it prints.
+func says(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := plainly(t.Context(), args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("sandboxbash %q: %v\n%s", args, err, &stderr)
+	}
+	return string(out)
+}
+
+// nothingRuns checks that a command's processes are gone.
+func nothingRuns(t *testing.T, id, pattern string) {
+	t.Helper()
+	var left string
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		left = strings.TrimSpace(says(t, "session", "exec", id, `pgrep -fa "`+pattern+`" || echo none`))
+		if left == "none" {
+			return
+		}
+	}
+	t.Errorf("still there: %s", left)
+}
+
+// bring copies programs of this machine, with the libraries that they need, to a
+// directory for a workspace.
+func bring(t *testing.T, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatalf("%s is needed: %v", name, err)
+		}
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			t.Fatal(err)
+		}
+		place(t, path, filepath.Join(dir, "bin", name))
+		libraries, err := exec.CommandContext(t.Context(), "ldd", path).Output()
+		if err != nil {
+			t.Fatalf("ldd %s: %v", path, err)
+		}
+		for _, m := range regexp.MustCompile(`=> (/\S+)`).FindAllStringSubmatch(string(libraries), -1) {
+			if base := filepath.Base(m[1]); !strings.HasPrefix(base, "libc.") { // the image's own goes with its loader
+				place(t, m[1], filepath.Join(dir, "lib", base))
+			}
+		}
+	}
+	return dir
+}
+
+func place(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

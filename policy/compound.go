@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// compound walks the commands that choose and repeat.
+func (w *walker) compound(c syntax.Command, in stream) {
+	switch c := c.(type) {
+	case *syntax.IfClause:
+		for ; c != nil; c = c.Else {
+			w.maybe(func() {
+				w.stmts(c.Cond, in)
+				w.stmts(c.Then, in)
+			})
+		}
+	case *syntax.WhileClause:
+		w.maybe(func() {
+			w.stmts(c.Cond, in)
+			w.stmts(c.Do, in)
+		})
+	case *syntax.ForClause:
+		w.loop(c, in)
+	case *syntax.CaseClause:
+		w.nested(c.Word)
+		for _, item := range c.Items {
+			for _, p := range item.Patterns {
+				w.nested(p)
+			}
+			w.maybe(func() { w.stmts(item.Stmts, in) })
+		}
+	default: // arithmetic, tests and let: only what is nested in them runs
+		w.nested(c)
+	}
+}
+
+// list walks a && b || c. What follows && has seen all before it, up to ||.
+func (w *walker) list(b *syntax.BinaryCmd, in stream) {
+	links := chain(b)
+	w.stmt(links[0].stmt, in)
+	all := w.shell.enter()
+	for _, l := range links[1:] {
+		if l.op == syntax.OrStmt {
+			w.shell.leave(all)
+			all = w.shell.enter()
+		}
+		w.stmt(l.stmt, in)
+	}
+	w.shell.leave(all)
+}
+
+// pipeline walks a | b | c.
+func (w *walker) pipeline(b *syntax.BinaryCmd, in stream) {
+	links := chain(b)
+	prev := make([]stream, len(links)) // what each reads
+	for i, l := range links {
+		prev[i] = in
+		sc := w.shell.enter()
+		w.stmt(l.stmt, in)
+		w.shell.leaveSubshell(sc)
+		in = stream{set: true, pipe: true, stmt: l.stmt, prev: &prev[i]}
+	}
+}
+
+// link is a statement of a chain, and the operator before it.
+type link struct {
+	stmt *syntax.Stmt
+	op   syntax.BinCmdOperator
+}
+
+// chain returns the statements that one kind of operator joins. The tree leans to
+// the left, as deep as the chain is long.
+func chain(b *syntax.BinaryCmd) []link {
+	list := b.Op == syntax.AndStmt || b.Op == syntax.OrStmt
+	left := func(b *syntax.BinaryCmd) *syntax.BinaryCmd {
+		x, ok := b.X.Cmd.(*syntax.BinaryCmd)
+		if !ok || (x.Op == syntax.AndStmt || x.Op == syntax.OrStmt) != list || len(b.X.Redirs) > 0 {
+			return nil
+		}
+		return x
+	}
+	n := 2
+	for x := left(b); x != nil; x = left(x) {
+		n++
+	}
+	links := make([]link, n)
+	for x := b; x != nil; x = left(x) {
+		n--
+		links[n] = link{x.Y, x.Op}
+		links[0].stmt = x.X
+	}
+	return links
+}
+
+// loop walks for and select. If the words are few and known, the body is walked
+// for each of them.
+func (w *walker) loop(c *syntax.ForClause, in stream) {
+	iter, ok := c.Loop.(*syntax.WordIter)
+	if !ok {
+		w.nested(c.Loop)
+		w.maybe(func() { w.stmts(c.Do, in) })
+		return
+	}
+	var items []arg
+	known := !c.Select && iter.InPos.IsValid()
+	for _, word := range iter.Items {
+		w.nested(word)
+		items = w.fields(items, word)
+	}
+	for _, a := range items {
+		known = known && a.known() && !a.isPattern()
+	}
+	const most, nested = 8, 2 // words, and such loops within each other
+	if !known || len(items) == 0 || len(items) > most || w.shell.loops >= nested {
+		w.maybe(func() { w.stmts(c.Do, in) })
+		return
+	}
+	w.shell.loops++
+	for _, a := range items {
+		w.maybe(func() {
+			w.shell.assign(iter.Name.Value, a)
+			w.stmts(c.Do, in)
+		})
+	}
+	w.shell.loops--
+}
+
+// define walks the body of a function, and keeps it for its calls.
+func (w *walker) define(c *syntax.FuncDecl) {
+	if c.Name == nil {
+		return
+	}
+	f := &function{body: c.Body, text: w.text, base: w.base}
+	if w.shell.funcs == nil {
+		w.shell.funcs = map[string]*function{}
+	}
+	w.shell.funcs[c.Name.Value] = f
+	w.shell.defined = append(w.shell.defined, f)
+	f.active = true
+	uses, opaque, args, known := w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown
+	w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown = false, nil, nil, false
+	w.reached("function "+c.Name.Value, func() {
+		w.maybe(func() { w.stmt(c.Body, stream{}) })
+	})
+	f.active = false
+	f.opaque, f.varies = w.opaque, w.shell.usesParams || w.opaque != nil
+	w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown = uses, opaque, args, known
+}
+
+// callFunction walks a function as one of its calls has it.
+func (w *walker) callFunction(f *function, args []arg, in stream) {
+	f.called = true
+	if f.active || !f.varies && !in.set {
+		return
+	}
+	f.active = true
+	old, sh := w.context, w.shell
+	params, known := sh.args, sh.argsKnown
+	w.text, w.base = f.text, f.base
+	sh.args, sh.argsKnown = args[1:], true
+	w.reached("function "+args[0].text, func() {
+		w.maybe(func() { w.stmt(f.body, in) })
+	})
+	sh.args, sh.argsKnown = params, known
+	w.context = old
+	f.active = false
+}

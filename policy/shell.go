@@ -1,0 +1,220 @@
+package policy
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// shell is what is known of one shell at a point of what it runs.
+type shell struct {
+	roots []*syntax.Stmt // all that it runs
+	names *names         // of roots; nil until needed
+
+	// vars are the constant values that were assigned where what follows cannot
+	// run without it. They count only for names that are assigned once.
+	vars map[string][]part
+	set  []string // the names in vars, in the order they were set
+
+	funcs   map[string]*function
+	defined []*function // all that ever were in funcs
+	aliases map[string]string
+	dir     string // the working directory, cleaned; ~ is home, "" is not known
+
+	zero       arg   // $0, if it was given
+	args       []arg // the positional parameters
+	argsKnown  bool
+	argsSet    bool // by set --
+	usesParams bool // a positional parameter was asked for
+	loops      int  // loops that are walked once for each of their words
+}
+
+// function is a function that a script defines.
+type function struct {
+	body   *syntax.Stmt
+	text   string   // that it is part of
+	base   int      // of that text
+	varies bool     // what it runs depends on its arguments or on when it is called
+	active bool     // it is being walked
+	called bool     // a call of it was seen
+	opaque *finding // what is not known in it when it is defined
+}
+
+// names is what the text of a script assigns.
+type names struct {
+	count map[string]int // places that assign a name
+	wild  bool           // there are places that may assign any name
+}
+
+// setters are the builtins whose arguments may be names to assign.
+var setters = set("read mapfile readarray getopts unset printf export readonly declare local typeset let wait builtin command")
+
+func (n *names) survey(stmts []*syntax.Stmt) {
+	visit(stmts, func(node syntax.Node, _ int) bool {
+		switch node := node.(type) {
+		case *syntax.Assign:
+			n.assign(node)
+		case *syntax.CallExpr:
+			n.call(node)
+		case *syntax.DeclClause:
+			n.wild = n.wild || node.Variant.Value == "nameref"
+		case *syntax.WordIter:
+			n.count[node.Name.Value]++
+		case *syntax.ParamExp:
+			if x := node.Exp; x != nil && node.Param != nil && (x.Op == syntax.AssignUnset || x.Op == syntax.AssignUnsetOrNull) {
+				n.count[node.Param.Value]++
+			}
+		case *syntax.BinaryArithm:
+			if op := node.Op.String(); strings.HasSuffix(op, "=") && !strings.Contains("== != <= >=", op) {
+				n.operand(node.X)
+			}
+		case *syntax.UnaryArithm:
+			n.operand(node.X)
+		case *syntax.CoprocClause:
+			if node.Name != nil {
+				n.count[node.Name.Lit()]++
+			}
+		case *syntax.Redirect:
+			if node.N != nil {
+				n.count[strings.Trim(node.N.Value, "{}")]++
+			}
+		}
+		return true
+	})
+}
+
+func (n *names) assign(a *syntax.Assign) {
+	switch {
+	case a.Name != nil:
+		n.count[a.Name.Value]++
+	case a.Value.Lit() == "" || strings.HasPrefix(a.Value.Lit(), "-") && strings.Contains(a.Value.Lit(), "n"):
+		n.wild = true // export "$x", declare -n
+	}
+}
+
+func (n *names) call(c *syntax.CallExpr) {
+	if len(c.Args) == 0 {
+		return
+	}
+	name := c.Args[0].Lit()
+	switch {
+	case name == "eval" || name == "source" || name == ".":
+		n.wild = true
+	case name == "shift" || name == "set" && len(c.Args) > 1 && !onlyOptions(c.Args[1:]):
+		n.count["@"]++
+	case setters[name]:
+		for _, w := range c.Args[1:] {
+			text := w.Lit()
+			if text == "" && name != "printf" {
+				n.wild = true
+			}
+			text, _, _ = strings.Cut(strings.Trim(text, `"'`), "=")
+			n.count[text]++
+			if name == "builtin" || name == "command" {
+				n.wild = n.wild || text == "eval" || text == "source" || text == "."
+			}
+		}
+	}
+}
+
+func onlyOptions(words []*syntax.Word) bool {
+	for i, w := range words {
+		text := w.Lit()
+		after := i > 0 && strings.HasSuffix(words[i-1].Lit(), "o") // the name after -o
+		if text == "--" || !after && !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "+") {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *names) operand(x syntax.ArithmExpr) {
+	if w, ok := x.(*syntax.Word); ok {
+		n.count[w.Lit()]++
+	}
+}
+
+func (s *shell) surveyed() *names {
+	if s.names == nil {
+		s.names = &names{count: map[string]int{}}
+		s.names.survey(s.roots)
+	}
+	return s.names
+}
+
+// also adds what this shell is made to run beside its script, by eval.
+func (s *shell) also(stmts []*syntax.Stmt) {
+	s.roots = append(s.roots, stmts...)
+	if s.names != nil {
+		s.names.survey(stmts)
+	}
+}
+
+// assigns tells whether the script may set a name.
+func (s *shell) assigns(name string) bool { return s.surveyed().count[name] > 0 }
+
+// value returns the constant value of a variable.
+func (s *shell) value(name string) ([]part, bool) {
+	v, ok := s.vars[name]
+	if !ok || s.surveyed().count[name] != 1 {
+		return nil, false
+	}
+	return v, true
+}
+
+// assign notes a constant value, until the scope ends.
+func (s *shell) assign(name string, value arg) {
+	if len(value.text) > maxText || !value.known() || value.isPattern() {
+		return
+	}
+	if s.vars == nil {
+		s.vars = map[string][]part{}
+	}
+	s.vars[name] = value.all()
+	s.set = append(s.set, name)
+}
+
+// scope is what is undone where what follows may not have seen it.
+type scope struct {
+	set     int
+	dir     string
+	argsSet bool
+}
+
+func (s *shell) enter() scope { return scope{len(s.set), s.dir, s.argsSet} }
+
+// leave forgets what was assigned since enter: it may not have happened.
+func (s *shell) leave(sc scope) {
+	for _, name := range s.set[sc.set:] {
+		delete(s.vars, name)
+	}
+	s.set = s.set[:sc.set]
+	if s.dir != sc.dir {
+		s.dir = ""
+	}
+	if s.argsSet != sc.argsSet {
+		s.argsKnown = false
+	}
+}
+
+// leaveSubshell forgets it too, and knows that it did not happen here.
+func (s *shell) leaveSubshell(sc scope) {
+	s.leave(sc)
+	s.dir = sc.dir
+}
+
+// params returns the positional parameters. They are known if nothing in the
+// script changes them, but for one set --.
+func (s *shell) params() ([]arg, bool) {
+	changes := s.surveyed().count["@"]
+	return s.args, s.argsKnown && (changes == 0 || changes == 1 && s.argsSet)
+}
+
+// set makes a set of words.
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}

@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+)
+
+// Pauses between two tries to tell the end of a job.
+const (
+	firstRetry  = 500 * time.Millisecond
+	maxRetry    = 30 * time.Second
+	retryJitter = 200 * time.Millisecond
+)
+
+// reopenPause is before watching a session's jobs again whose watch has ended.
+const reopenPause = time.Second
+
+// Deliver tells the ends of an owner's jobs, those that ended before it was called
+// included, until ctx ends or the session is gone: hand is called with each job
+// that nobody has acknowledged, and again after a pause as long as it fails. When
+// it has not failed the job is acknowledged. Of all processes that deliver to one
+// owner in a session, one does at a time; the next takes over when it ends. So
+// each job is told once, and twice only if a process dies between hand and the
+// acknowledgement. hand may be called concurrently for different jobs.
+func (s *Session) Deliver(ctx context.Context, owner string, hand func(context.Context, *Job) error) error {
+	d := deliverer{session: s, owner: owner, hand: hand, busy: map[string]bool{}}
+	defer d.helper.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		err := d.watch(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		info, gone := s.engine.Show(ctx, s.ID())
+		if gone != nil {
+			return fmt.Errorf("session %s: jobs: %w", s.ID(), gone)
+		}
+		if info.Status != "running" && info.Status != "paused" {
+			return fmt.Errorf("session %s: jobs: its container is %s: %w", s.ID(), info.Status, err)
+		}
+		select {
+		case <-time.After(reopenPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// deliverer is one call of Deliver.
+type deliverer struct {
+	session *Session
+	owner   string
+	hand    func(context.Context, *Job) error
+	helper  sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[string]bool // guarded by mu; tags of the jobs that are being told, or have been
+}
+
+// watch tells ends as long as the session's side of the watch lives. Its being
+// there is what keeps others of the same owner waiting.
+func (d *deliverer) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	news := make(chan struct{}, 1)
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		for range news {
+			d.look(ctx)
+		}
+	}()
+	sum := sha256.Sum256([]byte(d.owner))
+	q := wire.JobQuery{Verb: wire.JobWatch, Watch: hex.EncodeToString(sum[:8])}
+	err := d.session.askJobs(ctx, q, helperStreams{out: signal(news)})
+	cancel()
+	close(news)
+	<-looked
+	d.helper.Wait() // the next watch may be another process's
+	return err
+}
+
+// signal is a writer that tells that something was written.
+type signal chan<- struct{}
+
+func (s signal) Write(p []byte) (int, error) {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// look begins to tell what is new.
+func (d *deliverer) look(ctx context.Context) {
+	all, err := d.session.Jobs(ctx, "")
+	if err != nil {
+		return // the watch ends as well, or the next news comes
+	}
+	for _, info := range all {
+		if info.Owner != d.owner || info.Told || info.State == JobRunning || info.State == JobUnknown {
+			continue
+		}
+		d.mu.Lock()
+		busy := d.busy[info.tag]
+		d.busy[info.tag] = true
+		d.mu.Unlock()
+		if !busy {
+			d.helper.Go(func() { d.tell(ctx, &Job{session: d.session, info: info}) })
+		}
+	}
+}
+
+// tell hands one job over until that works.
+func (d *deliverer) tell(ctx context.Context, j *Job) {
+	pause := firstRetry
+	for ctx.Err() == nil {
+		if d.hand(ctx, j) == nil {
+			// If this fails the session is gone, or the job is.
+			_ = j.Acknowledge(context.WithoutCancel(ctx))
+			return
+		}
+		select {
+		case <-time.After(pause + rand.N(retryJitter)):
+			pause = min(2*pause, maxRetry)
+		case <-ctx.Done():
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.busy, j.info.tag) // it is for the next watch
+}

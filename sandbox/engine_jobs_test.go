@@ -1,0 +1,201 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// job starts one that must start.
+func job(t *testing.T, s *sandbox.Session, text string, timeout time.Duration) *sandbox.Job {
+	t.Helper()
+	j, err := s.StartJob(t.Context(), sandbox.Command{Script: text, Timeout: timeout}, sandbox.JobOptions{Owner: "me"})
+	if err != nil {
+		t.Fatalf("StartJob(%q) = %v", text, err)
+	}
+	return j
+}
+
+// another opens the same session as another process would.
+func another(t *testing.T, s *sandbox.Session) *sandbox.Session {
+	t.Helper()
+	client := connect(t)
+	resolver, err := images.New(client, images.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := sandbox.New(client, resolver, sandbox.Options{})
+	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+	other, err := e.Open(t.Context(), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// Each end is told once, whichever of the processes that wait for it lives.
+func TestEngineDeliver(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	var mu sync.Mutex
+	var told []string // guarded by mu
+	tell := func(who string) func(context.Context, *sandbox.Job) error {
+		return func(_ context.Context, j *sandbox.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, who+" "+j.ID()+" "+string(j.Info().State))
+			return nil
+		}
+	}
+	wait := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			mu.Lock()
+			got := len(told)
+			mu.Unlock()
+			if got >= n {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("told %q; want %d", told, n)
+			}
+		}
+	}
+	job(t, s, "exit 0", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.Deliver(ctx, "me", tell("first")) }()
+	wait(1)
+	ctx2, cancel2 := context.WithCancel(t.Context())
+	go func() { second <- another(t, s).Deliver(ctx2, "me", tell("second")) }()
+	job(t, s, "sleep 0.3; exit 3", 0)
+	wait(2)
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("Deliver() = %v; want %v", err, context.Canceled)
+	}
+	job(t, s, "sleep 0.1", 0)
+	wait(3)
+	cancel2()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("the second Deliver() = %v; want %v", err, context.Canceled)
+	}
+	want := []string{"first bg_1 completed", "first bg_2 failed", "second bg_3 completed"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q; want %q", told, want)
+	}
+	all, err := s.Jobs(t.Context(), "me")
+	if err != nil || len(all) != 3 || !all[0].Told || !all[1].Told || !all[2].Told {
+		t.Errorf("Jobs() = %+v, %v; want three whose end is known", all, err)
+	}
+}
+
+// A running command is handed over on request, also when nobody takes its output,
+// and the file has every byte.
+func TestEngineHandOverOnRequest(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	request, stuck := make(chan struct{}), make(chan struct{})
+	defer close(stuck)
+	time.AfterFunc(500*time.Millisecond, func() { close(request) })
+	begin := time.Now()
+	res, err := s.Run(t.Context(), sandbox.Command{
+		Script: "seq 1 300000; sleep 1; echo end", Timeout: time.Minute,
+		Output: sink.Options{Streams: sink.Merged, LiveStdout: block(stuck)},
+		Job:    &sandbox.JobOptions{After: -1, Request: request},
+	})
+	if err != nil || res.Reason != exec.HandedOver || time.Since(begin) > 10*time.Second {
+		t.Fatalf("Run() = %+v, %v after %s; want it handed over", res.Status, err, time.Since(begin))
+	}
+	var out bytes.Buffer
+	if _, err := another(t, s).Job(t.Context(), "", res.Job.ID()); err != nil {
+		t.Error(err)
+	}
+	got, err := res.Job.Output(t.Context(), sandbox.JobOutput{Follow: true}, sink.Options{LiveStdout: &out})
+	if err != nil || !strings.HasPrefix(out.String(), "1\n2\n") || !strings.HasSuffix(out.String(), "\n300000\nend\n") || got.Stdout.Bytes != int64(out.Len()) || out.Len() != 1988899 {
+		t.Errorf("Output() = %d bytes, %v; want those of seq and end", out.Len(), err)
+	}
+	tail, err := res.Job.Output(t.Context(), sandbox.JobOutput{Tail: 11}, sink.Options{Window: sink.Tail(11)})
+	if text := tail.Stdout.Text(); err != nil || text != "300000\nend\n" {
+		t.Errorf("Output(tail) = %q, %v", text, err)
+	}
+}
+
+type block chan struct{}
+
+func (b block) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
+}
+
+// A job that takes all processes there are ends at its timeout all the same, with
+// its end on record, and the session goes on.
+func TestEngineJobForkBomb(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	j := job(t, s, "b() { b | b & }; b; sleep 60", 2*time.Second)
+	begin := time.Now()
+	info, err := j.Wait(t.Context())
+	if err != nil {
+		t.Fatalf("Wait() = %v", err)
+	}
+	if info.Reason != exec.TimedOut && info.Reason != exec.Exited || time.Since(begin) > 20*time.Second {
+		t.Errorf("Wait() = %+v after %s; want its end within the timeout", info, time.Since(begin))
+	}
+	if got := script(t, s, "echo still here"); got != "still here\n" {
+		t.Errorf("the next command wrote %q", got)
+	}
+}
+
+// What is shown of a job is scrubbed; the file inside is not.
+func TestEngineJobSecrets(t *testing.T) {
+	t.Parallel()
+	client := connect(t)
+	resolver, err := images.New(client, images.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets, _, err := sink.NewSecrets([]sink.Secret{{Name: "TOKEN", Value: "canary-canary-canary"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := sink.NewStore(t.TempDir(), sink.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startIn(t, client, sandbox.New(client, resolver, sandbox.Options{Secrets: secrets, Artifacts: store}), sandbox.Spec{})
+	j := job(t, s, "printf canary-; sleep 0.2; echo canary-canary", 0)
+	if _, err := j.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Output(t.Context(), sandbox.JobOutput{}, sink.Options{Artifact: sink.Always})
+	if err != nil || got.Stdout.Text() != "[REDACTED:TOKEN]\n" || !got.Artifact.Complete {
+		t.Fatalf("Output() = %+v, %v; want the secret masked, and an artifact", got, err)
+	}
+	art, err := store.Open(s.ID(), got.Artifact.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer art.Close() //nolint:errcheck // only read
+	var kept bytes.Buffer
+	if err := art.CopyBytes(&kept, 0, -1); err != nil || kept.String() != "[REDACTED:TOKEN]\n" {
+		t.Errorf("the artifact holds %q, %v", &kept, err)
+	}
+	again, err := j.Output(t.Context(), sandbox.JobOutput{}, sink.Options{Artifact: sink.Always})
+	if err != nil || again.Artifact.ID != got.Artifact.ID || again.Artifact.Stored {
+		t.Errorf("a second Output() has artifact %+v, %v; want the first one named", again.Artifact, err)
+	}
+	if inside := script(t, s, "wc -c </run/jobs/bg_1.log"); strings.TrimSpace(inside) != "54" {
+		t.Errorf("the file inside has %s bytes; want the secret's 20, a newline and the completion", inside)
+	}
+}

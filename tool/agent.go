@@ -1,0 +1,277 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// agentContract is contract agent: one text for stdout and stderr, a timeout that
+// the agent sets, a working directory, variables, jobs and terminals.
+type agentContract struct{}
+
+const agentDescription = "Execute a shell command in the session workspace, with optional PTY or background-job handling."
+
+// agentSchema is what the arguments may be. The property async is there only while
+// jobs are on.
+const agentSchema = `{
+  "type": "object",
+  "properties": {
+    "command": {"type": "string", "description": "Shell command text to execute. A leading cd <path> && ... is rewritten into cwd only when cwd was omitted."},
+    "env": {"type": "object", "additionalProperties": {"type": "string"}, "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}, "description": "Extra environment variables. Values go through internal-URL expansion and are passed as environment values, not shell text."},
+    "timeout": {"type": "number", "description": "Timeout in seconds. Default 300; clamped to 1..3600."},
+    "cwd": {"type": "string", "description": "Working directory, resolved against the session's. Must exist and be a directory."},
+    "pty": {"type": "boolean", "description": "Request PTY mode. Default false."},
+    "head": {"type": "integer", "minimum": 0, "description": "Show only the first lines of the output, as many as this; 0 for all."},
+    "tail": {"type": "integer", "minimum": 0, "description": "Show only the last lines of the output, as many as this; 0 for all."}{{async}}
+  },
+  "required": ["command"],
+  "additionalProperties": false
+}`
+
+const agentAsync = `,
+    "async": {"type": "boolean", "description": "Background execution request. Returns immediately with a job id instead of waiting."}`
+
+// Definition implements Contract.
+func (agentContract) Definition(h Host) Definition {
+	async := ""
+	if h.Settings.Async {
+		async = agentAsync
+	}
+	return Definition{
+		Name: "bash", Description: agentDescription, Strict: true, Exclusive: true,
+		InputSchema: json.RawMessage(strings.Replace(agentSchema, "{{async}}", async, 1)),
+	}
+}
+
+// agentInput is the arguments. Empty is as good as not given.
+type agentInput struct {
+	command    string
+	env        []variable // in order
+	timeout    *float64
+	cwd        string
+	pty, async bool
+	head, tail *int64
+}
+
+type variable struct{ name, value string }
+
+// Plan implements Contract. The order of its steps is the document's: what is wrong
+// with a call is told by the first step that finds something.
+func (agentContract) Plan(arguments json.RawMessage, h Host) Plan {
+	p := Plan{Contract: Agent, Route: Foreground}
+	in, err := parseAgent(arguments)
+	if err != nil {
+		return p.fail(err)
+	}
+	p.Original, p.Command, p.Dir = in.command, in.command, in.cwd
+	p.Head, p.Tail = in.head, in.tail
+	p.normalise(h.Settings)
+	if in.async && !h.Settings.Async {
+		return p.fail(refuse("Async bash execution is disabled. Enable async.enabled to use async mode."))
+	}
+	check, err := p.checker(h)
+	if err != nil {
+		return p.fail(err)
+	}
+	p.Timeout = ClampTimeout(in.timeout, h.Settings.MaxTimeout)
+	if notice := p.Timeout.Notice(); notice != "" {
+		p.Notices = append(p.Notices, notice)
+	}
+	p.Env = in.environment()
+	p.decide(check)
+	if p.Denial != nil {
+		return p
+	}
+	if err := p.expand(in, h); err != nil {
+		return p.fail(err)
+	}
+	if h.Dir != "" && p.Dir != "" {
+		if p.Dir, err = ResolveDir(p.Dir, h.Dir, h.Home); err != nil {
+			return p.fail(err)
+		}
+	}
+	if in.async && h.NoJobs {
+		return p.fail(refuse("Async job manager unavailable for this session."))
+	}
+	p.route(in, h)
+	return p
+}
+
+// UserPlan is the plan of a command that the user gives, not the agent: it runs
+// as it is, past rules, rewriting and URLs, without a timeout.
+func UserPlan(command string) Plan {
+	return Plan{Contract: Agent, Route: Foreground, Original: command, Command: command, Env: NonInteractive()}
+}
+
+// normalise rewrites the command: an option takes a last head or tail off, and a
+// leading cd becomes the working directory.
+func (p *Plan) normalise(s Settings) {
+	if s.ExtractHeadTail {
+		rest, head, tail := ExtractHeadTail(p.Command)
+		p.Command = rest
+		if p.Head == nil {
+			p.Head = head
+		}
+		if p.Tail == nil {
+			p.Tail = tail
+		}
+	}
+	if s.StripHeadTail {
+		rest, stripped := StripHeadTail(p.Command)
+		p.Command = rest
+		if len(stripped) > 0 {
+			p.Notices = append(p.Notices, "Ran without "+strings.Join(stripped, " and ")+": the output is limited anyway, and stderr is part of it.")
+		}
+	}
+	if p.Dir == "" {
+		if dir, rest, ok := LeadingCd(p.Command); ok {
+			p.Dir, p.Command = dir, rest
+		}
+	}
+}
+
+// environment is the defaults below what the agent sets.
+func (in agentInput) environment() Env {
+	env := NonInteractive()
+	for _, v := range in.env {
+		if Heard(v.name) {
+			env[v.name] = v.value
+		}
+	}
+	return env
+}
+
+// expand replaces internal URLs in the command, the variables and the directory.
+func (p *Plan) expand(in agentInput, h Host) error {
+	at := Expansion{Field: fieldCommand}
+	text, found, err := h.URLs.Expand(p.Command, at, h.Place)
+	if err != nil {
+		return err
+	}
+	p.Command, p.Expansions = text, found
+	for _, v := range in.env {
+		if !Heard(v.name) {
+			continue
+		}
+		at = Expansion{Field: fieldEnv, Name: v.name}
+		if text, found, err = h.URLs.Expand(v.value, at, h.Place); err != nil {
+			return err
+		}
+		p.Env[v.name] = text
+		p.Expansions = append(p.Expansions, found...)
+	}
+	if text, found, err = h.URLs.Expand(p.Dir, Expansion{Field: fieldCwd}, h.Place); err != nil {
+		return err
+	}
+	p.Dir = text
+	p.Expansions = append(p.Expansions, found...)
+	return nil
+}
+
+// route decides where the command runs.
+func (p *Plan) route(in agentInput, h Host) {
+	switch {
+	case in.async:
+		p.Route = Background
+	case in.pty && UsePTY(in.pty, h.UI, h.NoPTY):
+		p.Route = Terminal
+	case in.pty: // it falls back to the foreground without a word
+	case h.Settings.AutoBackground && !h.NoJobs:
+		p.Route, p.Wait = Managed, AutoBackgroundWait(h.Settings.ThresholdMs, p.Timeout.Duration())
+	case h.Terminal:
+		p.Route = InClient
+	}
+}
+
+// UsePTY tells whether a command that asks for a terminal gets one: somebody must
+// be able to use it, and PI_NO_PTY must not be "1".
+func UsePTY(asked, ui, noPTY bool) bool { return asked && ui && !noPTY }
+
+// parseAgent reads the arguments. All types are checked before any name is.
+func parseAgent(raw json.RawMessage) (agentInput, error) {
+	var in agentInput
+	members, err := parseObject(raw)
+	if err == nil {
+		err = in.set(members)
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return in, refuse("Invalid bash arguments: %s", f.text())
+	}
+	for _, v := range in.env {
+		if !envName.MatchString(v.name) {
+			return in, refuse("Invalid bash env name: %s", v.name)
+		}
+	}
+	return in, in.noNUL()
+}
+
+func (in *agentInput) set(members []member) (err error) {
+	given := false
+	for _, m := range members {
+		switch m.name {
+		case "command":
+			given = true
+			in.command, err = m.text()
+		case "env":
+			in.env, err = m.variables()
+		case "timeout":
+			var seconds float64
+			seconds, err = m.number()
+			in.timeout = &seconds
+		case "cwd":
+			in.cwd, err = m.text()
+		case "pty":
+			in.pty, err = m.flag()
+		case "async":
+			in.async, err = m.flag()
+		case "head":
+			in.head, err = m.limit()
+		case "tail":
+			in.tail, err = m.limit()
+		default:
+			err = &fault{what: unknown, field: m.name}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !given {
+		return &fault{what: missing, field: "command"}
+	}
+	return nil
+}
+
+func (m member) limit() (*int64, error) {
+	n, err := m.count()
+	return &n, err
+}
+
+// variables reads an object of strings.
+func (m member) variables() ([]variable, error) {
+	if m.value[0] != '{' {
+		return nil, &fault{what: wrongType, field: m.name, want: "an object", value: m.value}
+	}
+	members, err := parseObject(m.value)
+	if f, ok := errors.AsType[*fault](err); ok {
+		f.field = m.name + "." + f.field
+	}
+	list := make([]variable, len(members))
+	for i, v := range members {
+		list[i].name = v.name
+		if list[i].value, err = (member{m.name + "." + v.name, v.value}).text(); err != nil {
+			return nil, err
+		}
+	}
+	return list, err
+}
+
+// noNUL refuses texts that no program can be given.
+func (in agentInput) noNUL() error {
+	for _, v := range append([]variable{{"command", in.command}, {"cwd", in.cwd}}, in.env...) {
+		if at := strings.IndexByte(v.value, 0); at >= 0 {
+			return refuse("Invalid bash arguments: %s: it has a NUL character at offset %d", v.name, at)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// member is a field of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// fault says what is wrong with a call's arguments. Each contract words it.
+type fault struct {
+	what  problem
+	field string // "" is the whole
+	want  string // what it should be
+	value json.RawMessage
+	cause string // of notJSON
+}
+
+type problem int
+
+const (
+	notJSON problem = iota
+	wrongType
+	missing
+	unknown
+	duplicate
+)
+
+func (f *fault) Error() string { return f.text() }
+
+// text words a fault where a contract has no words of its own.
+func (f *fault) text() string {
+	switch f.what {
+	case missing:
+		return f.field + " is required"
+	case unknown:
+		return fmt.Sprintf("there is no field %q", shortened(f.field))
+	case duplicate:
+		return fmt.Sprintf("%q is given twice", shortened(f.field))
+	case wrongType:
+		where := f.field
+		if where != "" {
+			where += ": "
+		}
+		return fmt.Sprintf("%sexpected %s, got %s", where, f.want, kindOf(f.value))
+	default:
+		return f.cause
+	}
+}
+
+// parseObject reads a JSON object strictly: one reading only is possible of what it
+// takes. Nothing at all is an empty object.
+func parseObject(raw []byte) ([]member, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	switch {
+	case !utf8.Valid(raw):
+		return nil, &fault{cause: "they are not UTF-8"}
+	case loneSurrogate(raw):
+		return nil, &fault{cause: "they have half of a surrogate pair"}
+	case !json.Valid(raw): // bounds the nesting too
+		return nil, &fault{cause: "they are not JSON"}
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, &fault{what: wrongType, want: "an object", value: raw}
+	}
+	var members []member
+	seen := map[string]bool{}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, &fault{cause: err.Error()}
+		}
+		m := member{name: name.(string)}
+		if err := dec.Decode(&m.value); err != nil {
+			return nil, &fault{cause: err.Error()}
+		}
+		if seen[m.name] {
+			return nil, &fault{what: duplicate, field: m.name}
+		}
+		seen[m.name] = true
+		members = append(members, m)
+	}
+	if _, err := dec.Token(); err != nil && !errors.Is(err, io.EOF) {
+		return nil, &fault{cause: err.Error()}
+	}
+	return members, nil
+}
+
+// loneSurrogate tells whether there is a \u escape of half a character: readers
+// do not agree on what it stands for.
+func loneSurrogate(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		unit, ok := escapedUnit(raw[i:])
+		switch {
+		case !ok:
+			i++ // the escaped character
+		case unit >= 0xDC00 && unit < 0xE000:
+			return true
+		case unit >= 0xD800 && unit < 0xDC00:
+			low, ok := escapedUnit(raw[i+6:])
+			if !ok || low < 0xDC00 || low >= 0xE000 {
+				return true
+			}
+			i += 11
+		default:
+			i += 5
+		}
+	}
+	return false
+}
+
+// escapedUnit reads a \uXXXX.
+func escapedUnit(raw []byte) (unit uint64, ok bool) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	return unit, err == nil
+}
+
+// kindOf names a JSON value by its type.
+func kindOf(value json.RawMessage) string {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 {
+		return "nothing"
+	}
+	switch value[0] {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '[':
+		return "an array"
+	case '{':
+		return "an object"
+	default:
+		return "the number " + shortened(string(value))
+	}
+}
+
+// shortened bounds what an error repeats of an argument.
+func shortened(text string) string {
+	const most = 64 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return sink.HeadBytes(text, most) + "…"
+}
+
+func (m member) text() (string, error) {
+	var s string
+	if m.value[0] != '"' || json.Unmarshal(m.value, &s) != nil {
+		return "", &fault{what: wrongType, field: m.name, want: "a string", value: m.value}
+	}
+	return s, nil
+}
+
+func (m member) flag() (bool, error) {
+	switch string(m.value) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, &fault{what: wrongType, field: m.name, want: "a boolean", value: m.value}
+}
+
+// number reads a number that a double can hold. Minus zero is zero.
+func (m member) number() (float64, error) {
+	if m.value[0] != '-' && (m.value[0] < '0' || m.value[0] > '9') {
+		return 0, &fault{what: wrongType, field: m.name, want: "a number", value: m.value}
+	}
+	f, err := strconv.ParseFloat(string(m.value), 64)
+	if err != nil { // too large: its form is JSON's
+		return 0, &fault{what: wrongType, field: m.name, want: "a number that a double can hold", value: m.value}
+	}
+	return f + 0, nil
+}
+
+// count reads a whole number from 0 on; more than an int64 holds is as good as
+// the most that it holds.
+func (m member) count() (int64, error) {
+	f, err := m.number()
+	if err != nil || f < 0 || f != math.Trunc(f) {
+		return 0, &fault{what: wrongType, field: m.name, want: "a whole number from 0 on", value: m.value}
+	}
+	if f >= math.MaxInt64 {
+		return math.MaxInt64, nil
+	}
+	return int64(f), nil
+}
+
+// texts reads an array of strings.
+func (m member) texts() ([]string, error) {
+	bad := &fault{what: wrongType, field: m.name, want: "an array of strings", value: m.value}
+	var raw []json.RawMessage
+	if m.value[0] != '[' || json.Unmarshal(m.value, &raw) != nil {
+		return nil, bad
+	}
+	list := make([]string, len(raw))
+	for i, v := range raw {
+		var err error
+		if list[i], err = (member{m.name, v}).text(); err != nil {
+			return nil, bad
+		}
+	}
+	return list, nil
+}
+
+// jsNumber writes a number as JavaScript does, and JSON with it.
+func jsNumber(f float64) string {
+	text, err := json.Marshal(f)
+	if err != nil { // no number that was read from JSON
+		return fmt.Sprint(f)
+	}
+	return string(text)
+}

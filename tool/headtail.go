@@ -1,0 +1,70 @@
+package tool
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// isSpace is \s of ECMAScript, and what its trim removes: WhiteSpace and
+// LineTerminator of ECMA-262, parts 12.2 and 12.3.
+func isSpace(r rune) bool {
+	switch r {
+	case '\t', '\n', '\v', '\f', '\r', '\u2028', '\u2029', '\ufeff':
+		return true
+	}
+	return unicode.Is(unicode.Zs, r)
+}
+
+// spaces is isSpace as a class of a regular expression.
+const spaces = `[\t\n\v\f\r\p{Zs}\x{2028}\x{2029}\x{feff}]`
+
+// limiter is a last `| head` or `| tail` with a number of lines and nothing else.
+var limiter = regexp.MustCompile(`\|` + spaces + `*(head|tail)` + spaces + `+(?:-n` + spaces + `*([0-9]+)|-([0-9]+))` + spaces + `*$`)
+
+// ExtractHeadTail takes a last `| head -n N`, `| head -N`, or the same of tail, off
+// a command, and spaces around what is left. It is an option, and off, because
+// what is left may run longer, and may exit with another code.
+func ExtractHeadTail(command string) (rest string, head, tail *int64) {
+	if m := limiter.FindStringSubmatchIndex(command); m != nil {
+		digits := submatch(command, m, 2) + submatch(command, m, 3)
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil {
+			n = math.MaxInt64 // digits only: too many of them
+		}
+		if submatch(command, m, 1) == "head" {
+			head = &n
+		} else {
+			tail = &n
+		}
+		command = command[:m[0]]
+	}
+	return strings.TrimFunc(command, isSpace), head, tail
+}
+
+func submatch(text string, m []int, n int) string {
+	if m[2*n] < 0 {
+		return ""
+	}
+	return text[m[2*n]:m[2*n+1]]
+}
+
+// ApplyHeadTail returns the first head lines of text, and of these the last tail.
+// Nil and 0 are no limit. What follows the last LF counts as a line, also if it is
+// empty. It tells whether something was left out.
+func ApplyHeadTail(text string, head, tail *int64) (kept string, applied bool) {
+	lines := strings.Split(text, "\n")
+	all := len(lines)
+	if head != nil && *head > 0 && *head < int64(len(lines)) {
+		lines = lines[:*head]
+	}
+	if tail != nil && *tail > 0 && *tail < int64(len(lines)) {
+		lines = lines[int64(len(lines))-*tail:]
+	}
+	if len(lines) == all {
+		return text, false
+	}
+	return strings.Join(lines, "\n"), true
+}

@@ -1,0 +1,222 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// JobTool is the second tool of contract agent: it waits for jobs, and cancels
+// them. It is there while settings let jobs begin.
+type JobTool struct{}
+
+const jobSchema = `{
+  "type": "object",
+  "properties": {
+    "poll": {"type": "array", "items": {"type": "string"}, "description": "Ids of jobs to wait for, until the first of them has finished. Without poll and cancel: all that are running."},
+    "cancel": {"type": "array", "items": {"type": "string"}, "description": "Ids of jobs to cancel."},
+    "list": {"type": "boolean", "description": "Show all jobs as they are, and wait for none."}
+  },
+  "additionalProperties": false
+}`
+
+// Definition is what a model is told of the tool; ok tells whether it is there.
+func (JobTool) Definition(s Settings) (d Definition, ok bool) {
+	return Definition{
+		Name: "job", Description: "Wait for background jobs, cancel them, or list them.",
+		InputSchema: json.RawMessage(jobSchema), Strict: true,
+	}, s.Async || s.AutoBackground
+}
+
+// JobCall is what a call of the job tool asks for. Lists are in the caller's order
+// and hold every id once.
+type JobCall struct {
+	Poll, Cancel []string
+	List         bool
+	// Watch tells whether jobs are waited for: those of Poll or, if that was not
+	// given, all that are running.
+	Watch bool
+	All   bool
+}
+
+// Parse reads the arguments.
+func (JobTool) Parse(arguments json.RawMessage) (JobCall, error) {
+	var c JobCall
+	members, err := parseObject(arguments)
+	polled := false
+	for _, m := range members {
+		if err != nil {
+			break
+		}
+		switch m.name {
+		case "poll":
+			polled = true
+			c.Poll, err = m.texts()
+		case "cancel":
+			c.Cancel, err = m.texts()
+		case "list":
+			c.List, err = m.flag()
+		default:
+			err = &fault{what: unknown, field: m.name}
+		}
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return c, refuse("Invalid job arguments: %s", f.text())
+	}
+	if c.List && len(c.Poll)+len(c.Cancel) > 0 {
+		return c, refuse("`list` cannot be combined with `poll` or `cancel`.")
+	}
+	c.Poll, c.Cancel = unique(c.Poll), unique(c.Cancel)
+	c.All = len(c.Poll) == 0 && len(c.Cancel) == 0
+	c.Watch = !c.List && (polled && len(c.Poll) > 0 || c.All)
+	return c, nil
+}
+
+func unique(list []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Cancellation is what became of a cancel.
+type Cancellation struct {
+	ID     string `json:"id"`
+	Status string `json:"status"` // "cancelled", "not_found" or "already_completed"
+
+	was JobStatus
+}
+
+// Cancelled says what becomes of cancelling a job that is, or is not, known.
+func Cancelled(id string, job Job, known bool) Cancellation {
+	switch {
+	case !known:
+		return Cancellation{ID: id, Status: "not_found"}
+	case job.Status == JobRunning:
+		return Cancellation{ID: id, Status: "cancelled"}
+	default:
+		return Cancellation{ID: id, Status: "already_completed", was: job.Status}
+	}
+}
+
+func (c Cancellation) text() string {
+	switch c.Status {
+	case "cancelled":
+		return fmt.Sprintf("Cancelled background job %s.", c.ID)
+	case "not_found":
+		return "Background job not found: " + c.ID
+	default:
+		return fmt.Sprintf("Background job %s is already %s.", c.ID, c.was)
+	}
+}
+
+// JobDetails of a result of the job tool, as JSON.
+type JobDetails struct {
+	Jobs      []JobDetail    `json:"jobs"`
+	Cancelled []Cancellation `json:"cancelled,omitempty"`
+}
+
+// JobDetail is one job of them.
+type JobDetail struct {
+	ID         string    `json:"id"`
+	Type       string    `json:"type"`
+	Status     JobStatus `json:"status"`
+	Label      string    `json:"label"`
+	DurationMs int64     `json:"durationMs"`
+	ResultText string    `json:"resultText,omitempty"`
+	ErrorText  string    `json:"errorText,omitempty"`
+}
+
+// NoJobManager is the result where there are no jobs at all.
+func (JobTool) NoJobManager() (string, JobDetails) {
+	return "Async execution is disabled; no background jobs are available.", JobDetails{Jobs: []JobDetail{}}
+}
+
+// Shown picks the jobs that a result tells of: those of the call's ids, each once;
+// all that run if it has none; all there are for a list.
+func (c JobCall) Shown(jobs []Job) []Job {
+	if c.List {
+		return jobs
+	}
+	if c.All {
+		return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Status != JobRunning })
+	}
+	var shown []Job
+	for _, id := range unique(append(slices.Clone(c.Cancel), c.Poll...)) {
+		if i := slices.IndexFunc(jobs, func(j Job) bool { return j.ID == id }); i >= 0 {
+			shown = append(shown, jobs[i])
+		}
+	}
+	return shown
+}
+
+// Report is the result for the jobs that Shown picked, as they are now, and what
+// became of the cancels.
+func (c JobCall) Report(shown []Job, cancels []Cancellation) (string, JobDetails) {
+	d := JobDetails{Jobs: []JobDetail{}, Cancelled: cancels}
+	for _, j := range shown {
+		d.Jobs = append(d.Jobs, JobDetail{
+			ID: j.ID, Type: jobType, Status: j.Status, Label: j.Label, DurationMs: j.Elapsed.Milliseconds(),
+			ResultText: j.Result, ErrorText: j.Error,
+		})
+	}
+	if len(shown) == 0 && len(cancels) == 0 && !c.List {
+		if len(c.Poll) > 0 {
+			return "No matching jobs found for IDs: " + strings.Join(c.Poll, ", "), d
+		}
+		return "No running background jobs to wait for.", d
+	}
+	var lines []string
+	if len(cancels) > 0 {
+		lines = append(lines, fmt.Sprintf("## Cancelled (%d)\n", len(cancels)))
+		for _, k := range cancels {
+			lines = append(lines, "- "+k.text())
+		}
+		lines = append(lines, "")
+	}
+	lines = append(append(lines, finishedJobs(shown)...), runningJobs(shown)...)
+	return strings.TrimRightFunc(strings.Join(lines, "\n"), isSpace), d
+}
+
+func finishedJobs(jobs []Job) []string {
+	var lines []string
+	n := 0
+	for _, j := range jobs {
+		if j.Status == JobRunning {
+			continue
+		}
+		n++
+		lines = append(lines, fmt.Sprintf("### %s [%s] — %s", j.ID, jobType, j.Status), "Label: "+j.Label)
+		if j.Result != "" {
+			lines = append(lines, "```", j.Result, "```")
+		}
+		if j.Error != "" {
+			lines = append(lines, "Error: "+j.Error)
+		}
+		lines = append(lines, "")
+	}
+	if n == 0 {
+		return nil
+	}
+	return append([]string{fmt.Sprintf("## Completed (%d)\n", n)}, lines...)
+}
+
+func runningJobs(jobs []Job) []string {
+	var lines []string
+	for _, j := range jobs {
+		if j.Status == JobRunning {
+			lines = append(lines, fmt.Sprintf("- `%s` [%s] — %s", j.ID, jobType, j.Label))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{fmt.Sprintf("## Still Running (%d)\n", len(lines))}, lines...)
+}

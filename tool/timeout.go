@@ -1,0 +1,67 @@
+package tool
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Bounds of contract agent's timeout, in seconds.
+const (
+	defaultTimeout = 300
+	leastTimeout   = 1
+	mostTimeout    = 3600
+)
+
+// Timeout is how long a command has.
+type Timeout struct {
+	Seconds   float64
+	Requested *float64 // what was asked for, if that is something else
+	most      float64  // that could be asked for
+}
+
+// ClampTimeout brings a timeout in seconds, nil for none, into the range of
+// contract agent. A ceiling above 0 lowers the range's end, and the default.
+func ClampTimeout(requested *float64, ceiling float64) Timeout {
+	t := Timeout{Seconds: defaultTimeout, most: mostTimeout}
+	if requested != nil {
+		t.Seconds = *requested
+	}
+	if ceiling > 0 {
+		t.most = max(leastTimeout, min(ceiling, mostTimeout))
+	}
+	t.Seconds = max(leastTimeout, min(t.Seconds, t.most))
+	if requested != nil && *requested != t.Seconds {
+		t.Requested = requested
+	}
+	return t
+}
+
+// Duration is the timeout to the millisecond.
+func (t Timeout) Duration() time.Duration {
+	return time.Duration(math.Round(t.Seconds*1000)) * time.Millisecond
+}
+
+// Notice says that the timeout is not the one asked for; "" if it is.
+func (t Timeout) Notice() string {
+	if t.Requested == nil {
+		return ""
+	}
+	return fmt.Sprintf("Timeout clamped to %ss (requested %ss; allowed range %d-%ss).",
+		jsNumber(t.Seconds), jsNumber(*t.Requested), leastTimeout, jsNumber(t.most))
+}
+
+// Message says that the time is over. A half is rounded up, as in JavaScript.
+func (t Timeout) Message() string {
+	return fmt.Sprintf("Command timed out after %.0f seconds", math.Floor(t.Seconds+0.5))
+}
+
+// AutoBackgroundWait is how long a command may take before it becomes a job: the
+// threshold, but so that a second of its timeout is left. 0 makes it one at once.
+func AutoBackgroundWait(thresholdMs float64, timeout time.Duration) time.Duration {
+	if !(thresholdMs >= 1) { // less than a millisecond, and what is no number
+		return 0
+	}
+	threshold := time.Duration(min(math.Floor(thresholdMs), mostTimeout*1000)) * time.Millisecond
+	return max(0, min(threshold, timeout-time.Second))
+}
