@@ -198,8 +198,13 @@ func TestContainerAsCreated(t *testing.T) {
 					t.Errorf("the container's environment has %q", env)
 				}
 			}
+			// Programs come from a volume only where the engine's storage is slow.
+			writable := map[string]bool{"/.sandboxbash": false, "/usr": false, "/workspace": true, "/run/jobs": true}
+			if profile == "dev" {
+				delete(writable, "/usr")
+			}
 			for _, m := range c.Mounts {
-				if m.Type != "volume" || m.Destination != "/.sandboxbash" && m.Destination != "/workspace" || m.Destination == "/.sandboxbash" && m.RW {
+				if want, ok := writable[m.Destination]; m.Type != "volume" || !ok || m.RW != want {
 					t.Errorf("mounted: %+v", m)
 				}
 			}

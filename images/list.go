@@ -30,6 +30,9 @@ func (r *Resolver) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return fmt.Errorf("image %q: %w", ref, err)
 	}
+	if _, err := r.engine.Image(ctx, string(img.ID)); !errors.Is(err, engine.ErrNotFound) {
+		return err // it has other names
+	}
 	return r.removeVolumes(ctx, programsPrefix+digits(img.ID))
 }
 

@@ -152,15 +152,16 @@ func (c *command) report(release func()) {
 			p.r.Close()
 		}
 	}
+	// Before anybody is told: a host that hears of the end may close the stream,
+	// and with it ends this process.
+	c.server.init.leave(left)
 	if c.job != nil && c.job.finished(exit) {
-		c.server.init.leave(left)
 		os.Exit(0)
 	}
 	release()
 	close(c.done)
 	c.server.out.send(wire.TypeExit, exit.Append(nil))
 	if exit.Left > 0 {
-		c.server.init.leave(left)
 		os.Exit(0)
 	}
 }

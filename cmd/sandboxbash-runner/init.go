@@ -227,6 +227,7 @@ func dialInit() (*initLine, error) {
 const (
 	dialTime  = 10 * time.Second
 	dialPause = 2 * time.Millisecond
+	leaveTime = 200 * time.Millisecond
 )
 
 // contact tells PID 1 that the host is there. A full queue is contact enough.
@@ -237,13 +238,20 @@ func (l *initLine) contact() {
 	}
 }
 
-// leave hands pipes to PID 1. They are dropped if it does not take them.
+// leave hands pipes to PID 1. They are dropped if it does not take them in time:
+// its queue is short, and it may be slow when much happens at once.
 func (l *initLine) leave(pipes []*os.File) {
 	var fds []int
 	for _, p := range pipes {
 		fds = append(fds, int(p.Fd())) // Fd makes it blocking; PID 1 undoes that
 	}
-	if len(fds) > 0 {
-		_ = unix.Sendmsg(l.fd, []byte{0}, unix.UnixRights(fds...), nil, 0)
+	if len(fds) == 0 {
+		return
+	}
+	for deadline := time.Now().Add(leaveTime); ; time.Sleep(dialPause) {
+		err := unix.Sendmsg(l.fd, []byte{0}, unix.UnixRights(fds...), nil, 0)
+		if !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
+			return
+		}
 	}
 }
