@@ -144,20 +144,60 @@ func (p *person) leaves(status int) {
 	if after := p.modes(); after != p.before {
 		p.t.Errorf("the terminal's modes are %+v; want them as before, %+v", after, p.before)
 	}
+	p.seesAll()
+}
+
+// seesAll waits until all that the program has written has been shown.
+func (p *person) seesAll() {
+	p.t.Helper()
+	const end = "[nothing follows]"
+	if _, err := p.tty.WriteString(end); err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		shown, all := bytes.CutSuffix(p.shown, []byte(end))
+		p.shown = shown
+		p.mu.Unlock()
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("the end of what was written is not shown: %q", shown[max(0, len(shown)-2000):])
+		}
+	}
 }
 
 // newSession starts a session, which is stopped with the test.
 func newSession(t *testing.T, args ...string) string {
 	t.Helper()
-	needEngine(t)
-	id := strings.TrimSpace(says(t, append([]string{"session", "start"}, args...)...))
+	id, stop := openSession(t, args...)
 	t.Cleanup(func() {
-		cmd := plainly(context.WithoutCancel(t.Context()), "session", "stop", id)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := stop(); err != nil {
 			t.Errorf("session stop: %v\n%s", err, out)
 		}
 	})
 	return id
+}
+
+// doomedSession starts a session that the test ends from outside: whoever starts
+// another one meanwhile removes what is left of it.
+func doomedSession(t *testing.T) string {
+	t.Helper()
+	id, stop := openSession(t)
+	t.Cleanup(func() {
+		if out, err := stop(); err != nil && !bytes.Contains(out, []byte("unknown session")) {
+			t.Errorf("session stop: %v\n%s", err, out)
+		}
+	})
+	return id
+}
+
+func openSession(t *testing.T, args ...string) (id string, stop func() ([]byte, error)) {
+	t.Helper()
+	needEngine(t)
+	id = strings.TrimSpace(says(t, append([]string{"session", "start"}, args...)...))
+	return id, plainly(context.WithoutCancel(t.Context()), "session", "stop", id).CombinedOutput
 }
 
 // plainly is the program, not on a terminal.

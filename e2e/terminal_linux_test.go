@@ -183,7 +183,7 @@ func TestPTYRestores(t *testing.T) {
 	})
 	t.Run("session lost", func(t *testing.T) {
 		t.Parallel()
-		id := newSession(t)
+		id := doomedSession(t)
 		p := sit(t, "run", "--pty", "--session", id, script)
 		p.sees("ready")
 		if out, err := exec.CommandContext(t.Context(), "docker", "kill", "sandboxbash-"+id).CombinedOutput(); err != nil {
