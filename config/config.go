@@ -32,6 +32,8 @@ type Config struct {
 	Artifacts Artifacts
 	Policy    Policy
 	PTY       PTY
+	Agent     Agent
+	Serve     Serve
 
 	JSON     bool
 	Quiet    bool
@@ -184,6 +186,8 @@ func (r *reader) build() (*Config, error) {
 	c.Secrets = r.secrets()
 	c.Policy = r.policy()
 	c.PTY = r.pty()
+	c.Agent = r.agent()
+	c.Serve = r.serve()
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

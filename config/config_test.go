@@ -60,6 +60,9 @@ func TestDefaults(t *testing.T) {
 		Output:  config.Output{Window: 50 << 10},
 		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
 		PTY:     config.PTY{KillKeys: "esc esc"},
+		Agent: config.Agent{
+			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
+		},
 		Artifacts: config.Artifacts{
 			Mode: "overflow", Retention: 14 * 24 * time.Hour, Max: 1 << 30, SessionMax: 4 << 30, TotalMax: 20 << 30,
 		},

@@ -177,17 +177,18 @@ func (e *UnknownKeyError) Error() string {
 // knownKeys remembers which keys the file has, and refuses those that no
 // setting has.
 func (r *reader) knownKeys(file *viper.Viper) error {
-	known := map[string]bool{secretsKey: true, rulesKey: true}
+	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey}
 	for _, s := range Settings() {
-		known[s.Key] = true
+		known[strings.ToLower(s.Key)] = s.Key // viper has keys in lower case
 	}
 	keys := file.AllKeys()
 	slices.Sort(keys)
 	var errs []error
 	for _, key := range keys {
-		r.inFile[key] = true
-		if !known[key] {
-			errs = append(errs, &UnknownKeyError{Key: key, File: r.file, Nearest: nearest(key, slices.Sorted(maps.Keys(known)))})
+		r.inFile[known[key]] = true
+		if known[key] == "" {
+			like := nearest(key, slices.Sorted(maps.Keys(known)))
+			errs = append(errs, &UnknownKeyError{Key: key, File: r.file, Nearest: known[like]})
 		}
 	}
 	return errors.Join(errs...)

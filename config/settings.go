@@ -11,6 +11,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Kind says how the text of a setting is read.
@@ -48,9 +49,20 @@ const EnvPrefix = "SANDBOXBASH_"
 // EnvFile is the variable that names the configuration file.
 const EnvFile = EnvPrefix + "CONFIG"
 
-// Env returns the name of the variable that holds the setting.
+// Env returns the name of the variable that holds the setting: SANDBOXBASH_RUN_CWD
+// for run.cwd, SANDBOXBASH_AGENT_TOOL_NAMES for agent.toolNames.
 func (s Setting) Env() string {
-	return EnvPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
+	var b strings.Builder
+	for _, r := range s.Key {
+		switch {
+		case r == '.' || r == '-':
+			r = '_'
+		case unicode.IsUpper(r):
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(r))
+	}
+	return EnvPrefix + b.String()
 }
 
 // Lookup returns the setting of a key, or of a flag with Flag names.
@@ -66,7 +78,7 @@ func Lookup(key string) (Setting, bool) {
 // Settings returns all settings but secrets and policy.rules, which are lists of
 // tables and in the file only.
 func Settings() []Setting {
-	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings())
+	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings())
 }
 
 func sessionSettings() []Setting {
@@ -129,7 +141,7 @@ func outputSettings() []Setting {
 // policy, which a test of the command line holds them to.
 func policySettings() []Setting {
 	return []Setting{
-		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract whose checks `sandboxbash policy` has where policy.checks says nothing"},
+		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract: what a server offers (there agent unless given), and whose checks the policy commands use"},
 		{Key: "policy.jsonl", Flag: "jsonl", Kind: Switch, Default: "false", Usage: "check many scripts: read a JSON object a line from standard input, and answer each with one"},
 		{Key: "policy.checks", Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check that is on; may be repeated (default: all three under contract modes, else none)"},
 		{Key: "policy.sets", Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "further set of safety rules that is on; may be repeated (default: none)"},

@@ -217,18 +217,26 @@ func (a *app) sessions(ctx context.Context, progress func(engine.Progress)) (*sa
 	}), nil
 }
 
+// artifactsDir is where artifacts are kept, "" if there is no place for them.
+func (a *app) artifactsDir() string {
+	if dir := a.cfg.Artifacts.Dir; dir != "" {
+		return dir
+	}
+	state := a.userDir("XDG_STATE_HOME", ".local/state")
+	if state == "" {
+		return ""
+	}
+	return filepath.Join(state, "sandboxbash", "artifacts")
+}
+
 // store returns where artifacts are kept, nil if there is no place for them. It
 // touches no file.
 func (a *app) store() (*sink.Store, error) {
-	c := a.cfg.Artifacts
-	dir := c.Dir
+	dir := a.artifactsDir()
 	if dir == "" {
-		state := a.userDir("XDG_STATE_HOME", ".local/state")
-		if state == "" {
-			return nil, nil
-		}
-		dir = filepath.Join(state, "sandboxbash", "artifacts")
+		return nil, nil
 	}
+	c := a.cfg.Artifacts
 	return sink.NewStore(dir, sink.StoreOptions{
 		ArtifactBytes: c.Max, SessionBytes: c.SessionMax, TotalBytes: c.TotalMax, Retention: c.Retention,
 	})

@@ -92,6 +92,7 @@ func (a *app) diagnose(ctx context.Context, tell func(...finding)) {
 	}
 	tell(ok("config", "%s", file))
 	tell(a.policyFindings()...)
+	tell(a.agentFindings()...)
 	c, err := a.connect(ctx)
 	if err != nil {
 		tell(fail("engine", err.Error(), "start it, or name another with --engine"))

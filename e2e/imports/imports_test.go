@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	// Each composes what stands below it.
 	"sandbox": {"engine", "exec", "exec/screen", "exec/wire", "images", "policy", "sink"},
 	"tool":    {"engine", "exec", "exec/screen", "policy", "sandbox", "sink"},
-	"serve":   {"tool"},
+	"serve":   {"exec", "exec/screen", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours beside hostile code.

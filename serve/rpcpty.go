@@ -1,0 +1,364 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+)
+
+// heldTerminal is a terminal of a client.
+type heldTerminal struct {
+	Terminal
+	id      string
+	session string
+}
+
+// ptyStarted is the notification pty/started, for a command that a tool runs on a
+// terminal, and the answer to pty/start.
+type ptyStarted struct {
+	Terminal string          `json:"terminal"`
+	Session  string          `json:"session"`
+	Request  json.RawMessage `json:"request,omitempty"`
+}
+
+// hold gives a terminal an id.
+func (p *peer) hold(s *Session, t Terminal) (*heldTerminal, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.terminals) >= maxTerminals {
+		return nil, failure(KindOverloaded, "there are %d terminals: end one with pty/end", maxTerminals)
+	}
+	p.opened++
+	h := &heldTerminal{Terminal: t, id: fmt.Sprintf("pty_%d", p.opened), session: s.ID}
+	p.terminals[h.id] = h
+	return h, nil
+}
+
+func (p *peer) release(h *heldTerminal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.terminals, h.id)
+	delete(p.queues, "terminal "+h.id)
+}
+
+// closeTerminals ends what is left of them. The connection's context has ended, and
+// they with it.
+func (p *peer) closeTerminals() {
+	p.mu.Lock()
+	left := p.terminals
+	p.terminals = map[string]*heldTerminal{}
+	p.mu.Unlock()
+	for _, h := range left {
+		h.Kill()
+	}
+	for _, h := range left {
+		_, _ = h.Wait() // there is nobody to tell
+	}
+}
+
+// onTerminal is a request about a terminal.
+type onTerminal struct {
+	Terminal string `json:"terminal"`
+}
+
+func (p *peer) terminal(id string) (*heldTerminal, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.terminals[id]; h != nil {
+		return h, nil
+	}
+	return nil, failure(KindUnknownTerminal, "there is no terminal %s: start one with pty/start", shown(id))
+}
+
+// terminalOrder keeps the order of what is typed. A terminal that is not there has
+// none, or its queue would stay.
+func terminalOrder(p *peer, params json.RawMessage) (string, error) {
+	var t onTerminal
+	if err := json.Unmarshal(params, &t); err != nil {
+		return "", nil //nolint:nilerr // the method says what is wrong
+	}
+	if _, err := p.terminal(t.Terminal); err != nil {
+		return "", nil //nolint:nilerr // the method says what is wrong
+	}
+	return "terminal " + t.Terminal, nil
+}
+
+func doPTYStart(ctx context.Context, p *peer, r *request) (any, error) {
+	q, err := decode[struct {
+		Session        string            `json:"session"`
+		Command        string            `json:"command"`
+		Cwd            string            `json:"cwd"`
+		Env            map[string]string `json:"env"`
+		TimeoutSeconds float64           `json:"timeoutSeconds"`
+		Cols           int               `json:"cols"`
+		Rows           int               `json:"rows"`
+	}](r.params)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.session(ctx, q.Session)
+	if err != nil {
+		return nil, err
+	}
+	opener, err := part(s.Terminals, "terminals")
+	if err != nil {
+		return nil, err
+	}
+	t, err := open(ctx, p.life, opener, TerminalRequest{
+		Command: q.Command, Cwd: q.Cwd, Env: q.Env, TimeoutSeconds: q.TimeoutSeconds, Cols: q.Cols, Rows: q.Rows,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h, err := p.hold(s, t)
+	if err != nil {
+		t.Kill()
+		_, _ = t.Wait()
+		return nil, err
+	}
+	return ptyStarted{Terminal: h.id, Session: s.ID}, nil
+}
+
+// open opens a terminal that lives as long as life, unless ctx ends before it is
+// there.
+func open(ctx, life context.Context, opener Terminals, r TerminalRequest) (Terminal, error) {
+	life, end := context.WithCancelCause(life)
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	t, err := opener.Open(life, r)
+	if !stop() && err == nil { // cancelled: the terminal ends by itself
+		_, _ = t.Wait()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		end(err)
+		return nil, err
+	}
+	return t, nil
+}
+
+type writePTY struct {
+	Terminal string   `json:"terminal"`
+	Text     string   `json:"text"`
+	Keys     []string `json:"keys"`
+	Paste    string   `json:"paste"`
+}
+
+func doPTYWrite(_ context.Context, p *peer, w writePTY) (any, error) {
+	t, err := p.terminal(w.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	return nil, w.into(t)
+}
+
+// into types one of the three.
+func (w writePTY) into(t keyboard) error {
+	given := 0
+	for _, is := range []bool{w.Text != "", len(w.Keys) > 0, w.Paste != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return badParams("give one of text, keys and paste")
+	case w.Text != "":
+		return t.Type(w.Text)
+	case w.Paste != "":
+		return t.Paste(w.Paste)
+	default:
+		return t.Keys(w.Keys...)
+	}
+}
+
+type resizePTY struct {
+	Terminal string `json:"terminal"`
+	Cols     int    `json:"cols"`
+	Rows     int    `json:"rows"`
+}
+
+func (z resizePTY) size() (screen.Size, error) {
+	if z.Cols < 1 || z.Rows < 1 {
+		return screen.Size{}, badParams("cols and rows are required, from 1 on")
+	}
+	return screen.Size{Cols: z.Cols, Rows: z.Rows}, nil
+}
+
+func doPTYResize(ctx context.Context, p *peer, z resizePTY) (any, error) {
+	t, err := p.terminal(z.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	size, err := z.size()
+	if err != nil {
+		return nil, err
+	}
+	return nil, t.Resize(ctx, size)
+}
+
+type terminalText struct {
+	Text string `json:"text"`
+}
+
+func doPTYRead(_ context.Context, p *peer, n onTerminal) (any, error) {
+	t, err := p.terminal(n.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	return terminalText{t.Text()}, nil
+}
+
+// screenJSON is what a person would see.
+type screenJSON struct {
+	Cols      int      `json:"cols"`
+	Rows      int      `json:"rows"`
+	Lines     []string `json:"lines"`
+	Cursor    cursor   `json:"cursor"`
+	Alternate bool     `json:"alternate"`
+	Title     string   `json:"title"`
+}
+
+type cursor struct {
+	Col     int  `json:"col"` // from 0 on
+	Row     int  `json:"row"` // from 0 on
+	Visible bool `json:"visible"`
+}
+
+func newScreen(s screen.Snapshot) screenJSON {
+	return screenJSON{
+		Cols: s.Cols, Rows: s.Rows, Lines: s.Lines, Alternate: s.Alternate, Title: s.Title,
+		Cursor: cursor{Col: s.Cursor.Col, Row: s.Cursor.Row, Visible: s.Cursor.Visible},
+	}
+}
+
+func doPTYScreen(_ context.Context, p *peer, n onTerminal) (any, error) {
+	t, err := p.terminal(n.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	return newScreen(t.Screen()), nil
+}
+
+// waitPTY is what to wait for: the first of those that are given, or any output.
+type waitPTY struct {
+	Terminal  string `json:"terminal"`
+	Text      string `json:"text"`    // on the screen
+	Pattern   string `json:"pattern"` // RE2, on the screen
+	QuietMs   int64  `json:"quietMs"`
+	Input     bool   `json:"input"`
+	End       bool   `json:"end"` // nothing but the end
+	TimeoutMs int64  `json:"timeoutMs"`
+}
+
+type waited struct {
+	Event  string     `json:"event"` // "output", "quiet", "needs_input", "ended" or "timeout"
+	Screen screenJSON `json:"screen"`
+}
+
+// Times of waiting for a terminal.
+const (
+	defaultWait = 30 * time.Second
+	maxWait     = time.Hour
+)
+
+func doPTYWait(ctx context.Context, p *peer, w waitPTY) (any, error) {
+	t, err := p.terminal(w.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	return w.wait(ctx, t)
+}
+
+// watched is a terminal that is waited for.
+type watched interface {
+	Screen() screen.Snapshot
+	WaitFor(ctx context.Context, until sandbox.Until) (sandbox.Event, error)
+}
+
+func (w waitPTY) wait(ctx context.Context, t watched) (*waited, error) {
+	until, err := w.until()
+	if err != nil {
+		return nil, err
+	}
+	d := time.Duration(min(w.TimeoutMs, maxWait.Milliseconds())) * time.Millisecond
+	if d <= 0 {
+		d = defaultWait
+	}
+	timed, cancel := context.WithTimeoutCause(ctx, d, errWaited)
+	defer cancel()
+	event, err := t.WaitFor(timed, until)
+	switch {
+	case errors.Is(err, errWaited):
+		event = "timeout"
+	case err != nil:
+		return nil, err
+	}
+	return &waited{Event: string(event), Screen: newScreen(t.Screen())}, nil
+}
+
+func (w waitPTY) until() (sandbox.Until, error) {
+	u := sandbox.Until{Quiet: time.Duration(min(w.QuietMs, maxWait.Milliseconds())) * time.Millisecond, Input: w.Input}
+	switch {
+	case w.Text != "" && w.Pattern != "":
+		return u, badParams("give text or pattern, not both")
+	case w.QuietMs < 0:
+		return u, badParams("quietMs: it must not be negative")
+	case w.Text != "":
+		u.Match = func(s screen.Snapshot) bool { return strings.Contains(strings.Join(s.Lines, "\n"), w.Text) }
+	case w.Pattern != "":
+		re, err := regexp.Compile(w.Pattern)
+		if err != nil {
+			return u, badParams("pattern: %v", err)
+		}
+		u.Match = func(s screen.Snapshot) bool { return re.MatchString(strings.Join(s.Lines, "\n")) }
+	case w.End:
+		u.Match = func(screen.Snapshot) bool { return false }
+	}
+	return u, nil
+}
+
+// ended is how a terminal's command has ended.
+type ended struct {
+	Reason   string `json:"reason"`
+	ExitCode *int   `json:"exitCode"`
+	Signal   int    `json:"signal,omitempty"`
+	Text     string `json:"text"`
+	Artifact string `json:"artifact,omitempty"`
+}
+
+// doPTYEnd ends what runs on a terminal, if it has not ended, and forgets it.
+func doPTYEnd(_ context.Context, p *peer, n onTerminal) (any, error) {
+	t, err := p.terminal(n.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	t.Kill()
+	e, err := newEnded(t)
+	p.release(t)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEnded(t process) (*ended, error) {
+	res, err := t.Wait()
+	if err != nil {
+		return nil, err
+	}
+	e := &ended{Reason: string(res.Reason), Signal: res.Signal, Text: res.Output.Stdout.Text()}
+	if res.Reason == "exited" {
+		e.ExitCode = &res.Code
+	}
+	if res.Output.Artifact.Stored {
+		e.Artifact = res.Output.Artifact.ID
+	}
+	return e, nil
+}

@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/tool"
+)
+
+// methodNames lists what can be asked for.
+func (p *peer) methodNames() []string {
+	names := make([]string, 0, len(methods))
+	for name := range methods {
+		if name != "policy/check" || p.o.Check != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+type toolList struct {
+	Tools []toolJSON `json:"tools"`
+}
+
+// toolJSON is a tool as a client is told of it.
+type toolJSON struct {
+	tool.Definition
+	// Concurrency is "exclusive" for a tool of which a session runs one call at a
+	// time; others wait in the order in which they came.
+	Concurrency string `json:"concurrency,omitempty"`
+}
+
+func doToolsList(_ context.Context, p *peer, _ struct{}) (any, error) {
+	p.mu.Lock()
+	hello := p.hello
+	p.mu.Unlock()
+	h := p.o.host(hello.ToolNames, hello.UI)
+	all, err := p.o.definitions(hello.contract, h)
+	if err != nil {
+		return nil, err
+	}
+	var list toolList
+	for _, d := range all {
+		t := toolJSON{Definition: d}
+		if d.Exclusive {
+			t.Concurrency = "exclusive"
+		}
+		list.Tools = append(list.Tools, t)
+	}
+	return list, nil
+}
+
+type toolCall struct {
+	Session   string          `json:"session"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// callOrder keeps the order of the calls of a session's shell.
+func callOrder(_ *peer, params json.RawMessage) (string, error) {
+	c, err := decode[toolCall](params)
+	if err != nil || c.Name != bashName {
+		return "", err
+	}
+	return "call " + c.Session, nil
+}
+
+// Names of the tools.
+const (
+	bashName     = "bash"
+	jobName      = "job"
+	terminalName = "terminal"
+)
+
+// toolResult is a tool's result.
+type toolResult struct {
+	Text    string            `json:"text"`
+	IsError bool              `json:"isError"`
+	Thrown  tool.Thrown       `json:"thrown,omitempty"`
+	Details *tool.Details     `json:"details,omitempty"`
+	Plain   *tool.PlainOutput `json:"structured,omitempty"`
+}
+
+func newToolResult(r tool.Result) toolResult {
+	return toolResult{Text: r.Text, IsError: r.IsError, Thrown: r.Thrown, Details: r.Details, Plain: r.Plain}
+}
+
+func doToolsCall(ctx context.Context, p *peer, r *request) (any, error) {
+	c, err := decode[toolCall](r.params)
+	if err != nil {
+		return nil, err
+	}
+	if c.Name == "" {
+		return nil, badParams("name is required: that of a tool of tools/list")
+	}
+	s, err := p.session(ctx, c.Session)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(s.Caller.Definitions(), func(d tool.Definition) bool { return d.Name == c.Name }) {
+		return nil, badParams("there is no tool %s: see tools/list", shown(c.Name))
+	}
+	on, over := p.events(s, r)
+	defer over()
+	return newToolResult(s.Caller.Call(ctx, c.Name, c.Arguments, on)), nil
+}
+
+// update is the notification tools/update.
+type update struct {
+	Request json.RawMessage    `json:"request"` // the id of the call
+	Text    string             `json:"text"`    // the end of the output so far
+	Details tool.UpdateDetails `json:"details"`
+}
+
+// events tells the client what happens in a call. The function that it returns is
+// called behind the call.
+func (p *peer) events(s *Session, r *request) (tool.Events, func()) {
+	p.mu.Lock()
+	r.session = s
+	p.mu.Unlock()
+	var shown *heldTerminal
+	on := tool.Events{
+		CallID: string(r.id),
+		Update: func(u tool.Update) { p.out.offer("tools/update", update{r.id, u.Text, u.Details}) },
+		Terminal: func(t *sandbox.Terminal) {
+			if h, err := p.hold(s, t); err == nil { // else nobody can type into it
+				shown = h
+				p.out.offer("pty/started", ptyStarted{Terminal: h.id, Session: s.ID, Request: r.id})
+			}
+		},
+	}
+	return on, func() {
+		if shown != nil {
+			p.release(shown)
+		}
+	}
+}
+
+// doToolsPlan needs no session, and leaves out what only one can know.
+func doToolsPlan(_ context.Context, p *peer, r *request) (any, error) {
+	p.mu.Lock()
+	hello := p.hello
+	p.mu.Unlock()
+	q, err := tool.ParseRequest(r.params)
+	if err != nil {
+		return nil, badParams("%v", err)
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(r.params, &given); err != nil {
+		return nil, badParams("expected an object")
+	}
+	if absent(given["settings"]) {
+		q.Host.Settings = p.o.Settings
+	}
+	if absent(given["toolNames"]) {
+		q.Host.Tools = hello.ToolNames
+	}
+	if absent(given["settings"]) && absent(given["contract"]) && p.o.Policy != nil {
+		if q.Host.Policy, err = p.o.Policy(hello.contract, q.Host.Tools); err != nil {
+			return nil, badParams("%v", err)
+		}
+	}
+	plan, err := q.Plan(string(hello.contract))
+	if err != nil {
+		return nil, badParams("%v", err)
+	}
+	return plan.Row(), nil
+}
+
+type shellCommand struct {
+	Session string `json:"session"`
+	Command string `json:"command"`
+}
+
+func doBash(ctx context.Context, p *peer, r *request) (any, error) {
+	c, err := decode[shellCommand](r.params)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.session(ctx, c.Session)
+	if err != nil {
+		return nil, err
+	}
+	on, over := p.events(s, r)
+	defer over()
+	return newToolResult(s.Caller.Shell(ctx, c.Command, on)), nil
+}
+
+type aborted struct {
+	Aborted int `json:"aborted"`
+}
+
+// doAbortBash cancels what the user runs: in a session, or everywhere.
+func doAbortBash(_ context.Context, p *peer, n named) (any, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var a aborted
+	for _, r := range p.calls {
+		if r.method == "bash" && (n.Session == "" || r.session != nil && r.session.ID == n.Session) {
+			r.cancel(errCancelled)
+			a.Aborted++
+		}
+	}
+	return a, nil
+}
