@@ -35,7 +35,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := strings.TrimSpace(string(out))
-	want := []string{"container sandboxbash-" + id, "volume sandboxbash-" + id, ": sleep 71"}
+	want := []string{"container sandboxbash-" + id, "volume sandboxbash-" + id, "volume sandboxbash-" + id + "-jobs", ": sleep 71"}
 	got := leftovers(p.created(), work)
 	if err := sleep.Wait(); err == nil {
 		t.Error("the process has ended by itself; want it killed")
