@@ -39,12 +39,15 @@ func leftovers(names []string, work string) []string {
 			_ = left.Kill()
 		}
 	}
+	for _, name := range names { // before any volume that they use
+		_ = exec.Command("docker", "rm", "-fv", name).Run()
+	}
 	for _, name := range names {
 		// The engine cannot remove directories that lie too deep.
 		if dir, err := exec.Command("docker", "volume", "inspect", "-f", "{{.Mountpoint}}", name).Output(); err == nil {
 			_ = exec.Command("find", strings.TrimSpace(string(dir)), "-mindepth", "1", "-maxdepth", "1", "-exec", "rm", "-rf", "{}", "+").Run()
 		}
-		for _, args := range [][]string{{"rm", "-fv", name}, {"volume", "rm", "-f", name}, {"network", "rm", name}} {
+		for _, args := range [][]string{{"volume", "rm", "-f", name}, {"network", "rm", name}} {
 			_ = exec.Command("docker", args...).Run()
 		}
 	}
