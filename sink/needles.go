@@ -73,13 +73,18 @@ func lines(value string) []string {
 
 // pieces cuts text into as few pieces of at most maxPiece bytes as will do, all
 // of about the same length. None begins with a line end: those are not held back
-// for what may follow.
+// for what may follow. A rest too short to be looked for by itself belongs to the
+// piece before it, so that a piece with many line ends can be longer.
 func pieces(text string) []string {
 	var out []string
-	for n := (len(text) + maxPiece - 1) / maxPiece; n > 0; n-- {
+	for len(text) > 0 {
+		n := (len(text) + maxPiece - 1) / maxPiece
 		size := (len(text) + n - 1) / n
 		for size < len(text) && (text[size] == '\n' || text[size] == '\r') {
 			size++
+		}
+		if len(text)-size < MinSecret {
+			size = len(text)
 		}
 		out = append(out, text[:size])
 		text = text[size:]
