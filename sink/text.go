@@ -135,7 +135,9 @@ func (c *cleaner) run(p []byte) []byte {
 				p = p[n:]
 			}
 			n := wholeCSI(p)
-			if n == 0 {
+			if n > 0 {
+				c.stray = false
+			} else {
 				n = c.junk(p)
 			}
 			if n == 0 {
