@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +45,7 @@ policy refuses.`,
 			if len(args) > 0 {
 				return misuse("write the requests to standard input, one JSON object a line", "with --jsonl there are no arguments on the command line")
 			}
-			return a.planRows(ctx)
+			return a.answerRows(ctx, "requests", a.planRow)
 		}
 		if len(args) != 1 {
 			return misuse(`quote them, as in '{"command": "ls"}'`, "plan takes the arguments of one call as one word, and was given %d words", len(args))
@@ -71,56 +68,28 @@ func (a *app) plan(r tool.Request) (tool.Plan, error) {
 	return p, err
 }
 
-// planRow is an answer; the request's id is repeated.
-type planRow struct {
+// planAnswer is an answer; the request's id is repeated.
+type planAnswer struct {
 	tool.PlanRow
 	ID json.RawMessage `json:"id,omitempty"`
 }
 
-// planRows answers each line of standard input with one, in order.
-func (a *app) planRows(ctx context.Context) error {
-	lines := make(chan inputLine)
-	done := make(chan struct{})
-	defer close(done)
-	go readLines(a.stdin, lines, done) // a terminal's read does not end with ctx; the process does
-	failed := false
-	for n := 1; ; n++ {
-		var line inputLine
-		select {
-		case line = <-lines:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		switch {
-		case line.err == io.EOF: //nolint:errorlint // readLines does not wrap it
-			if failed {
-				return statusError(statusUsage)
-			}
-			return nil
-		case errors.Is(line.err, errLongRow):
-		case line.err != nil:
-			return fmt.Errorf("read requests from standard input: %w", line.err)
-		case len(bytes.TrimSpace(line.text)) == 0:
-			continue
-		}
-		answer, err := a.planLine(line)
-		if err != nil {
-			failed = true
-			answer.PlanRow = tool.ErrorRow(fmt.Sprintf("line %d: %v", n, err))
-		}
-		if err := printJSON(a.stdout, answer); err != nil {
-			return err
-		}
+// planRow answers a line.
+func (a *app) planRow(line inputLine) (answer any, ok bool) {
+	row, err := a.planLine(line)
+	if err != nil {
+		row.PlanRow = tool.ErrorRow(line.fault(err))
 	}
+	return row, err == nil
 }
 
-// planLine answers a line.
-func (a *app) planLine(line inputLine) (planRow, error) {
+// planLine plans the request on a line.
+func (a *app) planLine(line inputLine) (planAnswer, error) {
 	if line.err != nil {
-		return planRow{}, line.err
+		return planAnswer{}, line.err
 	}
 	r, err := tool.ParseRequest(bytes.TrimSpace(line.text))
-	answer := planRow{ID: r.ID}
+	answer := planAnswer{ID: r.ID}
 	if err != nil {
 		return answer, err
 	}

@@ -79,7 +79,8 @@ an error, blocked, and the exit status is 2 at the end; else it is 0.`,
 			if len(args) > 0 || a.cfg.Run.File != "" {
 				return misuse("write the scripts to standard input, one JSON object a line", "with --jsonl there is no script on the command line")
 			}
-			return a.checkRows(ctx)
+			p := &rowPolicies{app: a, made: map[string]*policy.Policy{}}
+			return a.answerRows(ctx, "scripts", p.row)
 		}
 		script, err := a.oneScript(ctx, args)
 		if err != nil {

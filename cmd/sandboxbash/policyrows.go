@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,92 +82,6 @@ func orNull(s string) *string {
 	return &s
 }
 
-// maxRow bounds a line of input: the longest script that is looked at, with every
-// byte of it escaped, and much beyond.
-const maxRow = 64 << 20 // bytes
-
-// checkRows answers each line of standard input with one, in order. A line that
-// cannot be checked is refused: its answer says why, and so does the exit status.
-func (a *app) checkRows(ctx context.Context) error {
-	lines := make(chan inputLine)
-	done := make(chan struct{})
-	defer close(done)
-	go readLines(a.stdin, lines, done) // a terminal's read does not end with ctx; the process does
-	p := &rowPolicies{app: a, made: map[string]*policy.Policy{}}
-	failed := false
-	for n := 1; ; n++ {
-		var line inputLine
-		select {
-		case line = <-lines:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		switch {
-		case line.err == io.EOF: //nolint:errorlint // readLines does not wrap it
-			if failed {
-				return statusError(statusUsage)
-			}
-			return nil
-		case errors.Is(line.err, errLongRow):
-		case line.err != nil:
-			return fmt.Errorf("read scripts from standard input: %w", line.err)
-		case len(bytes.TrimSpace(line.text)) == 0:
-			continue
-		}
-		answer, err := p.answer(line)
-		if err != nil {
-			failed = true
-			answer.Blocked, answer.Error = true, fmt.Sprintf("line %d: %v", n, err)
-		}
-		if err := printJSON(a.stdout, answer); err != nil {
-			return err
-		}
-	}
-}
-
-type inputLine struct {
-	text []byte
-	err  error // io.EOF behind the last one
-}
-
-var errLongRow = fmt.Errorf("it is longer than %d bytes", maxRow)
-
-// readLines sends lines until there is an error or nobody wants more.
-func readLines(r io.Reader, lines chan<- inputLine, done <-chan struct{}) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	for {
-		line := readLine(in)
-		select {
-		case lines <- line:
-		case <-done:
-			return
-		}
-		if line.err != nil && !errors.Is(line.err, errLongRow) {
-			return
-		}
-	}
-}
-
-func readLine(in *bufio.Reader) inputLine {
-	var text []byte
-	long := false
-	for {
-		part, err := in.ReadSlice('\n')
-		if long = long || len(text)+len(part) > maxRow; !long {
-			text = append(text, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-		case err != nil && !(errors.Is(err, io.EOF) && (long || len(text) > 0)):
-			return inputLine{err: err}
-		case long:
-			return inputLine{err: errLongRow}
-		default:
-			return inputLine{text: text}
-		}
-	}
-}
-
 // rowPolicies are the policies that rows have asked for.
 type rowPolicies struct {
 	app  *app
@@ -179,6 +91,16 @@ type rowPolicies struct {
 // maxPolicies bounds how many are remembered.
 const maxPolicies = 256
 
+// row answers a line. What cannot be checked is refused, and its answer says why.
+func (p *rowPolicies) row(line inputLine) (answer any, ok bool) {
+	d, err := p.answer(line)
+	if err != nil {
+		d.Blocked, d.Error = true, line.fault(err)
+	}
+	return d, err == nil
+}
+
+// answer checks the script on a line.
 func (p *rowPolicies) answer(line inputLine) (decisionJSON, error) {
 	if line.err != nil {
 		return decisionJSON{}, line.err
