@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sandboxbash/sandboxbash/tool"
 )
 
 // maxDepth bounds the nesting of a message. No method needs more than 8 levels;
@@ -27,7 +29,7 @@ func checkJSON(data []byte) error {
 		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
 	case !json.Valid(data):
 		return errors.New("it is not JSON")
-	case loneSurrogate(data):
+	case tool.LoneSurrogate(data):
 		return errors.New("it has half of a surrogate pair")
 	}
 	return checkNames(data)
@@ -52,44 +54,6 @@ func tooDeep(data []byte) bool {
 		}
 	}
 	return false
-}
-
-// loneSurrogate looks for a \u escape of half a character.
-func loneSurrogate(data []byte) bool {
-	for i := bytes.IndexByte(data, '\\'); i >= 0 && i < len(data); i++ {
-		if data[i] != '\\' {
-			next := bytes.IndexByte(data[i:], '\\')
-			if next < 0 {
-				return false
-			}
-			i += next
-		}
-		unit, ok := escapedUnit(data[i:])
-		switch {
-		case !ok:
-			i++ // the escaped character
-		case unit >= 0xDC00 && unit < 0xE000:
-			return true
-		case unit >= 0xD800 && unit < 0xDC00:
-			low, ok := escapedUnit(data[i+6:])
-			if !ok || low < 0xDC00 || low >= 0xE000 {
-				return true
-			}
-			i += 11
-		default:
-			i += 5
-		}
-	}
-	return false
-}
-
-// escapedUnit reads a \uXXXX.
-func escapedUnit(data []byte) (unit uint64, ok bool) {
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return unit, err == nil
 }
 
 // checkNames refuses valid JSON that has an object with a name twice.

@@ -69,7 +69,7 @@ func parseObject(raw []byte) ([]member, error) {
 	switch {
 	case !utf8.Valid(raw):
 		return nil, &fault{cause: "they are not UTF-8"}
-	case loneSurrogate(raw):
+	case LoneSurrogate(raw):
 		return nil, &fault{cause: "they have half of a surrogate pair"}
 	case !json.Valid(raw): // bounds the nesting too
 		return nil, &fault{cause: "they are not JSON"}
@@ -101,27 +101,29 @@ func parseObject(raw []byte) ([]member, error) {
 	return members, nil
 }
 
-// loneSurrogate tells whether there is a \u escape of half a character: readers
-// do not agree on what it stands for.
-func loneSurrogate(raw []byte) bool {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
+// LoneSurrogate tells whether there is a \u escape of half a character in a JSON
+// text: readers do not agree on what it stands for.
+func LoneSurrogate(text []byte) bool {
+	for i := 0; i < len(text); {
+		next := bytes.IndexByte(text[i:], '\\')
+		if next < 0 {
+			return false
 		}
-		unit, ok := escapedUnit(raw[i:])
+		i += next
+		unit, ok := escapedUnit(text[i:])
 		switch {
 		case !ok:
-			i++ // the escaped character
+			i += 2 // the escaped character
 		case unit >= 0xDC00 && unit < 0xE000:
 			return true
 		case unit >= 0xD800 && unit < 0xDC00:
-			low, ok := escapedUnit(raw[i+6:])
+			low, ok := escapedUnit(text[i+6:])
 			if !ok || low < 0xDC00 || low >= 0xE000 {
 				return true
 			}
-			i += 11
+			i += 12
 		default:
-			i += 5
+			i += 6
 		}
 	}
 	return false
