@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+)
+
+// maxHelperOutput bounds what a verb of the runner may answer.
+const maxHelperOutput = 4 << 20 // bytes
+
+// helperTime bounds a verb of the runner that has nothing to transfer.
+const helperTime = 10 * time.Second
+
+// helper runs a verb of the runner as the session's user.
+func (s *Session) helper(ctx context.Context, verb string, args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	err := s.helperTo(ctx, helperStreams{out: &limited{w: &out, left: maxHelperOutput}, timeout: helperTime}, verb, args...)
+	return out.Bytes(), err
+}
+
+type helperStreams struct {
+	in      io.Reader
+	out     io.Writer
+	timeout time.Duration
+	// run is nil for a verb that waits for its place among the session's commands.
+	run func(context.Context, exec.Command) (exec.Status, error)
+}
+
+// helperTo runs a verb of the runner with streams of its own.
+func (s *Session) helperTo(ctx context.Context, streams helperStreams, verb string, args ...string) error {
+	return s.helperAs(ctx, s.info.labels.User, streams, verb, args...)
+}
+
+// helperAs runs a verb of the runner as another user: 0 for what only the
+// container's own programs may do.
+func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams, verb string, args ...string) error {
+	var stderr tail
+	l := s.info.labels
+	if streams.out == nil {
+		streams.out = io.Discard
+	}
+	command := exec.Command{
+		Path: runnerPath, Args: append([]string{verb}, args...), Env: l.environment(), Dir: "/",
+		UID: user.UID, GID: user.GID, Stdin: streams.in, Stdout: streams.out, Stderr: &stderr, Timeout: streams.timeout,
+	}
+	run := streams.run
+	if run == nil {
+		run = s.pool.Run
+	}
+	st, err := run(ctx, command)
+	if err != nil && s.makeRoom(ctx, err) {
+		st, err = run(ctx, command)
+	}
+	switch {
+	case err != nil:
+		return err
+	case st.Reason != exec.Exited:
+		return fmt.Errorf("runner %s: %s", verb, st.Reason)
+	case st.Code == runtimeAbort:
+		// It could not start a thread. What the runtime prints then is no message.
+		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fmt.Errorf(
+			"the session is at its pids limit: end what runs in it (session ps), or run a command, which makes room")}
+	case st.Code != 0:
+		return errors.New(strings.TrimSpace(stderr.String()))
+	case st.Write != nil:
+		return st.Write
+	}
+	return nil
+}
+
+// runtimeAbort is the exit code of a Go program that its runtime has ended.
+const runtimeAbort = 2
+
+// limited fails when more is written than left says.
+type limited struct {
+	w    io.Writer
+	left int64 // bytes
+}
+
+// errTooMuch is what a limited writer fails with.
+var errTooMuch = errors.New("more than the limit")
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errTooMuch
+	}
+	return l.w.Write(p)
+}
+
+// tail keeps the last bytes of an error message.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	const keep = 4 << 10 // bytes
+	t.b = append(t.b, p...)
+	if len(t.b) > keep {
+		t.b = t.b[len(t.b)-keep:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.b) }
