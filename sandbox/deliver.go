@@ -12,12 +12,23 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
-// Pauses between two tries to tell the end of a job.
 const (
-	firstRetry  = 500 * time.Millisecond
-	maxRetry    = 30 * time.Second
-	retryJitter = 200 * time.Millisecond
+	firstRetry = 500 * time.Millisecond
+	maxRetry   = 30 * time.Second
 )
+
+// RetryJitter is the most, exclusive, that is added to a RetryPause.
+const RetryJitter = 200 * time.Millisecond
+
+// RetryPause is the time between a try to tell the end of a job that has failed,
+// counted from 1, and the next one, jitter aside.
+func RetryPause(try int) time.Duration {
+	pause := firstRetry
+	for ; try > 1 && pause < maxRetry; try-- {
+		pause *= 2
+	}
+	return min(pause, maxRetry)
+}
 
 // reopenPause is before watching a session's jobs again whose watch has ended.
 const reopenPause = time.Second
@@ -120,16 +131,14 @@ func (d *deliverer) look(ctx context.Context) {
 
 // tell hands one job over until that works.
 func (d *deliverer) tell(ctx context.Context, j *Job) {
-	pause := firstRetry
-	for ctx.Err() == nil {
+	for try := 1; ctx.Err() == nil; try++ {
 		if d.hand(ctx, j) == nil {
 			// If this fails the session is gone, or the job is.
 			_ = j.Acknowledge(context.WithoutCancel(ctx))
 			return
 		}
 		select {
-		case <-time.After(pause + rand.N(retryJitter)):
-			pause = min(2*pause, maxRetry)
+		case <-time.After(RetryPause(try) + rand.N(RetryJitter)):
 		case <-ctx.Done():
 		}
 	}

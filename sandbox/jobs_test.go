@@ -337,8 +337,8 @@ func TestDeliver(t *testing.T) {
 		if want := []string{"bg_1", "bg_1", "bg_1"}; !slices.Equal(told, want) {
 			t.Fatalf("told %q; want %q", told, want)
 		}
-		for i, least := range []time.Duration{0, firstRetry, 3 * firstRetry} {
-			if at[i] < least || at[i] > least+2*retryJitter {
+		for i, least := range []time.Duration{0, RetryPause(1), RetryPause(1) + RetryPause(2)} {
+			if at[i] < least || at[i] > least+2*RetryJitter {
 				t.Errorf("try %d came after %s; want %s and at most the jitter", i+1, at[i], least)
 			}
 		}

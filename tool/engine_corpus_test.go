@@ -267,7 +267,7 @@ func TestSessionManagerCorpus(t *testing.T) {
 			if err := s.AcknowledgeJob(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(DeliveryDelay(1) + DeliveryJitter + 2*deliveryWindow)
+			time.Sleep(sandbox.RetryPause(1) + sandbox.RetryJitter + 2*deliveryWindow)
 			if got := told.calls(); len(got) != 1 || !isTold(s, id) {
 				t.Errorf("tried %d times; want once", len(got))
 			}
@@ -286,7 +286,7 @@ func TestSessionManagerCorpus(t *testing.T) {
 				t.Error(err)
 			}
 			tries := len(told.calls())
-			time.Sleep(2*DeliveryDelay(1) + DeliveryJitter)
+			time.Sleep(2*sandbox.RetryPause(1) + sandbox.RetryJitter)
 			if n := len(told.calls()); n != tries {
 				t.Errorf("%d tries after Close(); want none", n-tries)
 			}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf16"
+
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // JobStatus is how far a job is.
@@ -36,27 +38,13 @@ const jobType = "bash"
 const (
 	maxJobs = 100 // that may be running
 
-	// JobRetention is how long a job is known after its end. Then its id is free.
-	JobRetention = 5 * time.Minute
-	// DeliveryJitter is the most, exclusive, that is added to a DeliveryDelay.
-	DeliveryJitter = 200 * time.Millisecond
 	// PollUpdate is how often a waiting job tool sends an update, with an empty text.
 	PollUpdate = 500 * time.Millisecond
 
-	defaultPollWait  = 30 * time.Second
-	firstDelivery    = 500 * time.Millisecond
-	slowestDelivery  = 30 * time.Second
-	maxLabel         = 120    // UTF-16 units
-	maxFollowUp      = 12_000 // UTF-16 units of a result
-	keptFollowUp     = 4_000  // UTF-16 units of one that is longer
-	maxDeliveryTries = 32     // doublings; far more than reach slowestDelivery
+	defaultPollWait = 30 * time.Second
+	maxFollowUp     = 12_000 // UTF-16 units of a result
+	keptFollowUp    = 4_000  // UTF-16 units of one that is longer
 )
-
-// DeliveryDelay is the time between a failed delivery and the next, jitter aside;
-// attempts are counted from 1.
-func DeliveryDelay(attempt int) time.Duration {
-	return min(slowestDelivery, firstDelivery<<min(max(attempt-1, 0), maxDeliveryTries))
-}
 
 // ClampMaxJobs brings async.maxJobs into its range.
 func ClampMaxJobs(n float64) int {
@@ -78,28 +66,6 @@ func PollWait(text string) time.Duration {
 	return defaultPollWait
 }
 
-// NextJobID is the first of bg_1, bg_2, … that is not taken.
-func NextJobID(taken func(id string) bool) string {
-	for n := 1; ; n++ {
-		if id := fmt.Sprintf("bg_%d", n); !taken(id) {
-			return id
-		}
-	}
-}
-
-// JobLimit refuses a job where as many are running as may be.
-func JobLimit(most int) *Error {
-	return refuse("Background job limit reached (%d). Wait for running jobs to finish or cancel one.", most)
-}
-
-// JobLabel is the command of a job, cut to 120 characters.
-func JobLabel(command string) string {
-	if utf16Length(command) <= maxLabel {
-		return command
-	}
-	return utf16Head(command, maxLabel-len("...")) + "..."
-}
-
 // Started is the result of contract agent for a command that goes on as a job. The
 // preview is its output so far.
 func Started(p Plan, jobID, preview string) Result {
@@ -110,7 +76,7 @@ func Started(p Plan, jobID, preview string) Result {
 	if len(p.Notices) > 0 {
 		lines = append(append(lines, p.Notices...), "")
 	}
-	lines = append(lines, fmt.Sprintf("Background job %s started: %s", jobID, JobLabel(p.Command)),
+	lines = append(lines, fmt.Sprintf("Background job %s started: %s", jobID, sandbox.JobLabel(p.Command)),
 		"Result will be delivered automatically when complete.",
 		"You can use `job` to poll until complete, but prefer to continue with another task in the meanwhile if it's not blocking.")
 	d := p.details()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // managerRows are about what a job manager and a session do in time; they run
@@ -120,7 +122,7 @@ func checkStart(t *testing.T, c corpusRow, r asyncRow) {
 	if refused {
 		t.Fatalf("refused with %q", res.Text)
 	}
-	label := JobLabel(p.Command)
+	label := sandbox.JobLabel(p.Command)
 	if r.LabelLength > 0 && (len(label) != r.LabelLength || !strings.HasSuffix(label, r.LabelSuffix)) || r.Label != "" && label != r.Label {
 		t.Errorf("label %q; want %q, or %d characters and %q at the end", label, r.Label, r.LabelLength, r.LabelSuffix)
 	}
@@ -255,7 +257,8 @@ func checkJobFacts(t *testing.T, r asyncRow) {
 		check(!strings.Contains(string(d.InputSchema), name), "the schema has %s", name)
 	}
 	if r.SecondError != nil {
-		check(strings.Contains(JobLimit(1).Text, *r.SecondError), "JobLimit(1) = %q; want %q in it", JobLimit(1).Text, *r.SecondError)
+		got := sandbox.JobLimitError(1).Error()
+		check(strings.Contains(got, *r.SecondError), "JobLimitError(1) says %q; want %q in it", got, *r.SecondError)
 	}
 	for _, c := range r.Cases {
 		raw := json.RawMessage("null")
@@ -274,16 +277,17 @@ func checkJobFacts(t *testing.T, r asyncRow) {
 		check(got == *r.FollowUp, "FollowUp() = %q; want %q", got, *r.FollowUp)
 	}
 	if r.BaseMs > 0 {
-		ok := DeliveryDelay(1).Milliseconds() == r.BaseMs && DeliveryDelay(2) == 2*DeliveryDelay(1) && DeliveryDelay(1000).Milliseconds() == r.MaxMs
-		check(ok && DeliveryJitter.Milliseconds() == r.JitterMs+1, "delays %v, %v, …, %v", DeliveryDelay(1), DeliveryDelay(2), DeliveryDelay(1000))
+		first, second, last := sandbox.RetryPause(1), sandbox.RetryPause(2), sandbox.RetryPause(1000)
+		ok := first.Milliseconds() == r.BaseMs && second == 2*first && last.Milliseconds() == r.MaxMs
+		check(ok && sandbox.RetryJitter.Milliseconds() == r.JitterMs+1, "pauses %v, %v, …, %v, and up to %v", first, second, last, sandbox.RetryJitter)
 	}
 	if r.RetentionMs > 0 {
-		check(JobRetention.Milliseconds() == r.RetentionMs, "JobRetention = %v", JobRetention)
+		check(sandbox.JobKept.Milliseconds() == r.RetentionMs, "JobKept = %v", sandbox.JobKept)
 	}
 	if r.JobIDs != nil {
 		var ids []string
 		for range r.JobIDs {
-			ids = append(ids, NextJobID(func(id string) bool { return slices.Contains(ids, id) }))
+			ids = append(ids, wire.NextJobID(func(id string) bool { return slices.Contains(ids, id) }))
 		}
 		check(slices.Equal(ids, r.JobIDs), "ids %q; want %q", ids, r.JobIDs)
 	}
@@ -307,7 +311,7 @@ func checkBackground(t *testing.T, r asyncRow) {
 		return
 	}
 	o := runLocal(t, p, t.TempDir(), nil)
-	file := o.Output.Stdout.Text() + ModesEnding(o)
+	file := o.Output.Stdout.Text() + wire.JobEnd{Code: o.Code, Signal: o.Signal}.Completion()
 	if r.EndsWith != nil && !strings.HasSuffix(file, *r.EndsWith) || r.FileExact != nil && file != *r.FileExact {
 		t.Errorf("file %q; want %v or %v", file, r.EndsWith, r.FileExact)
 	}
@@ -333,13 +337,6 @@ func TestFollowUp(t *testing.T) {
 
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	taken := []string{"bg_1", "bg_3"}
-	if got := NextJobID(func(id string) bool { return slices.Contains(taken, id) }); got != "bg_2" {
-		t.Errorf("NextJobID() = %s; want bg_2", got)
-	}
-	if got := JobLabel(strings.Repeat("😀", 61)); got != strings.Repeat("😀", 58)+"..." {
-		t.Errorf("JobLabel() = %q; want no half of a character", got)
-	}
 	seven := 7200.0
 	p := Plan{Command: "make", Timeout: ClampTimeout(&seven, 0)}
 	p.Notices = []string{p.Timeout.Notice()}

@@ -217,21 +217,3 @@ func ModesNotStarted(err error) Result {
 func ModesNoFile(err error) Result {
 	return Result{Text: fmt.Sprintf("Failed to create output file: %v", err), IsError: true}
 }
-
-// ModesEnding is what a background command's output ends with.
-func ModesEnding(o Outcome) string {
-	var text string
-	switch {
-	case o.end() == ended && o.Reason == exec.Exited && o.Code == 0:
-		text = "completed"
-	case o.end() == ended && o.Reason == exec.Exited:
-		text = fmt.Sprintf("failed: exit status: %d", o.Code)
-	case o.Reason == exec.Signalled:
-		text = "failed: " + unixSignal(o.Signal)
-	case o.end() == ended || o.end() == timedOut || o.end() == overLimit || o.Err == nil:
-		text = "failed: " + unixSignal(sigkill)
-	default:
-		text = "error: " + o.cause()
-	}
-	return "\n\n[background process " + text + "]\n"
-}

@@ -102,7 +102,7 @@ func (s *Session) handle(callID string) (ask <-chan struct{}, over func()) {
 }
 
 func (s *Session) jobOptions(c *running) sandbox.JobOptions {
-	return sandbox.JobOptions{Owner: s.opts.Owner, Label: JobLabel(c.plan.Command), Most: s.opts.Settings.MaxJobs}
+	return sandbox.JobOptions{Owner: s.opts.Owner, Label: sandbox.JobLabel(c.plan.Command), Most: s.opts.Settings.MaxJobs}
 }
 
 // startJob starts a command as a job. Its shell shares nothing with others.

@@ -37,9 +37,6 @@ const (
 	Modes Name = "modes" // one text; three modes instead of a timeout
 )
 
-// Names lists the contracts.
-func Names() []Name { return []Name{Agent, Plain, Modes} }
-
 // Parse finds the contract of a name. Its letter in the specification, A, B or C,
 // will do too.
 func Parse(name string) (Contract, error) {

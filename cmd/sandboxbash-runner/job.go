@@ -358,24 +358,6 @@ func (s *spool) sign(end wire.JobEnd) {
 		}
 		text = fmt.Sprintf("\n\n[%d bytes of output were not kept: %s]", end.Written-end.Kept, why)
 	}
-	_, _ = s.f.WriteString(text + "\n\n" + completion(end) + "\n")
+	_, _ = s.f.WriteString(text + end.Completion())
 	s.f.Close()
-}
-
-// completion says how a job ended, in the words of Rust's ExitStatus.
-func completion(end wire.JobEnd) string {
-	switch {
-	case end.Ending == wire.EndedTimeout:
-		return "[background process error: timed out]"
-	case end.Signal != 0:
-		name := unix.SignalName(unix.Signal(end.Signal))
-		if name != "" {
-			name = " (" + name + ")"
-		}
-		return fmt.Sprintf("[background process failed: signal: %d%s]", end.Signal, name)
-	case end.Code != 0:
-		return fmt.Sprintf("[background process failed: exit status: %d]", end.Code)
-	default:
-		return "[background process completed]"
-	}
 }

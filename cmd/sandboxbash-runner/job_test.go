@@ -76,23 +76,3 @@ func TestSpoolFullDisk(t *testing.T) {
 		t.Errorf("the file holds %q, %v; want %q", got, err, want)
 	}
 }
-
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		end  wire.JobEnd
-		want string
-	}{
-		{wire.JobEnd{}, "[background process completed]"},
-		{wire.JobEnd{Code: 3}, "[background process failed: exit status: 3]"},
-		{wire.JobEnd{Signal: 9}, "[background process failed: signal: 9 (SIGKILL)]"},
-		{wire.JobEnd{Signal: 15, Ending: wire.EndedByDemand}, "[background process failed: signal: 15 (SIGTERM)]"},
-		{wire.JobEnd{Signal: 40}, "[background process failed: signal: 40]"},
-		{wire.JobEnd{Signal: 15, Ending: wire.EndedTimeout}, "[background process error: timed out]"},
-		{wire.JobEnd{Code: 0, Ending: wire.EndedTimeout}, "[background process error: timed out]"},
-	} {
-		if got := completion(row.end); got != row.want {
-			t.Errorf("completion(%+v) = %q; want %q", row.end, got, row.want)
-		}
-	}
-}

@@ -42,7 +42,6 @@ const (
 	knownSuffix = ".known"
 	artSuffix   = ".art"
 
-	idPrefix = "bg_"
 	// ownPrefix begins the files that one runner uses until they are a job's.
 	// They are locked meanwhile.
 	ownPrefix = ".runner-"
@@ -155,7 +154,7 @@ func (d jobDir) ids() ([]string, error) {
 	}
 	var ids []string
 	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, jobSuffix); ok && validJob(id) {
+		if id, ok := strings.CutSuffix(name, jobSuffix); ok && wire.ValidJobID(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -172,13 +171,6 @@ func (d jobDir) names() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// validJob reports whether id has the form of a job's: no path can be made of it.
-func validJob(id string) bool {
-	number, ok := strings.CutPrefix(id, idPrefix)
-	n, err := strconv.Atoi(number)
-	return ok && err == nil && n > 0 && strconv.Itoa(n) == number
-}
-
 // free returns the smallest id that no file uses. It needs the lock.
 func (d jobDir) free() (string, error) {
 	names, err := d.names()
@@ -189,11 +181,7 @@ func (d jobDir) free() (string, error) {
 	for _, name := range names {
 		used[strings.TrimSuffix(name, filepath.Ext(name))] = true
 	}
-	for n := 1; ; n++ {
-		if id := idPrefix + strconv.Itoa(n); !used[id] {
-			return id, nil
-		}
-	}
+	return wire.NextJobID(func(id string) bool { return used[id] }), nil
 }
 
 // remove forgets a job. It needs the lock. First of all the job is gone; what a
@@ -232,7 +220,7 @@ func (d jobDir) tidy(keep wire.JobKeep) error {
 			if !d.held(name) && d.settled(name) {
 				errs = append(errs, os.Remove(d.path(name)))
 			}
-		case !validJob(base):
+		case !wire.ValidJobID(base):
 		case !isJob:
 			if !d.exists(base + jobSuffix) {
 				errs = append(errs, os.Remove(d.path(name)))

@@ -67,19 +67,6 @@ func states(t *testing.T, d jobDir, keep wire.JobKeep) map[string]wire.JobState 
 
 var long = wire.JobKeep{Known: time.Hour, Unknown: time.Hour}
 
-func TestValidJob(t *testing.T) {
-	t.Parallel()
-	for id, want := range map[string]bool{
-		"bg_1": true, "bg_120": true,
-		"": false, "bg_": false, "bg_0": false, "bg_-1": false, "bg_01": false, "bg_+1": false, "1": false, "bg_1/../x": false,
-		"../bg_1": false, "bg_1.log": false, "bg_99999999999999999999": false,
-	} {
-		if got := validJob(id); got != want {
-			t.Errorf("validJob(%q) = %t; want %t", id, got, want)
-		}
-	}
-}
-
 // The smallest id is taken that nothing uses any more, whatever is left of it.
 func TestFree(t *testing.T) {
 	t.Parallel()

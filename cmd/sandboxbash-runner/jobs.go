@@ -46,7 +46,7 @@ func (d jobDir) answer(q wire.JobQuery, out io.Writer) error {
 	case wire.JobWatch:
 		return d.watch(q.Watch, out)
 	}
-	if !validJob(q.ID) || !d.exists(q.ID+jobSuffix) {
+	if !wire.ValidJobID(q.ID) || !d.exists(q.ID+jobSuffix) {
 		return errNoJob
 	}
 	switch q.Verb {

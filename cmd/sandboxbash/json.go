@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -133,22 +135,11 @@ func newArtifactJSON(a sink.Artifact) *artifactJSON {
 	return &artifactJSON{ID: a.ID, Path: a.Path, Bytes: a.Bytes, Complete: a.Complete, Cause: a.Cause}
 }
 
-// signalNames are Linux's, in the order of their numbers from 1: sessions run
-// there, whatever this machine is.
-var signalNames = [...]string{
-	"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
-	"STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-}
-
 const firstRealtime = 34 // SIGRTMIN of the GNU C library
 
 func signalName(n int) string {
-	switch {
-	case n >= 1 && n <= len(signalNames):
-		return "SIG" + signalNames[n-1]
-	case n >= firstRealtime:
+	if n >= firstRealtime {
 		return fmt.Sprintf("SIGRTMIN+%d", n-firstRealtime)
-	default:
-		return "SIG" + strconv.Itoa(n)
 	}
+	return cmp.Or(wire.SignalName(n), "SIG"+strconv.Itoa(n))
 }
