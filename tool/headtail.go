@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // isSpace is \s of ECMAScript, and what its trim removes: WhiteSpace and
@@ -55,16 +57,14 @@ func submatch(text string, m []int, n int) string {
 // Nil and 0 are no limit. What follows the last LF counts as a line, also if it is
 // empty. It tells whether something was left out.
 func ApplyHeadTail(text string, head, tail *int64) (kept string, applied bool) {
-	lines := strings.Split(text, "\n")
-	all := len(lines)
-	if head != nil && *head > 0 && *head < int64(len(lines)) {
-		lines = lines[:*head]
+	limit := func(lines *int64, truncate func(string, sink.Limits) sink.Cut) {
+		if lines == nil || *lines <= 0 {
+			return
+		}
+		cut := truncate(text, sink.Limits{Lines: int(min(*lines, math.MaxInt)), Bytes: math.MaxInt})
+		text, applied = cut.Text, applied || cut.Truncation != nil
 	}
-	if tail != nil && *tail > 0 && *tail < int64(len(lines)) {
-		lines = lines[int64(len(lines))-*tail:]
-	}
-	if len(lines) == all {
-		return text, false
-	}
-	return strings.Join(lines, "\n"), true
+	limit(head, sink.TruncateHead)
+	limit(tail, sink.TruncateTail)
+	return text, applied
 }

@@ -364,3 +364,21 @@ func TestJobs(t *testing.T) {
 		t.Error("the job tool is there, and no jobs are")
 	}
 }
+
+// A result of several jobs is bounded; one job's own is as long as it is.
+func TestLongReports(t *testing.T) {
+	t.Parallel()
+	long := Job{ID: "bg_1", Label: "make", Status: JobCompleted, Result: strings.Repeat(strings.Repeat("x", 99)+"\n", 511)}
+	if text, _ := (JobCall{}).Report([]Job{long}, nil); !strings.Contains(text, long.Result) {
+		t.Errorf("a job's result of %d bytes is shown in %d", len(long.Result), len(text))
+	}
+	last := Job{ID: "bg_9", Label: "last", Status: JobRunning}
+	text, details := (JobCall{}).Report([]Job{long, long, last}, nil)
+	want := regexp.MustCompile(`(?s)\A## Completed \(2\)\n\n### bg_1 .+\n\[… 62\d lines elided \(6\d\.\dKB\) …\]\n.+- .bg_9. \[bash\] — last\n\n\[Poll fewer jobs at a time to see all of their results.\]\z`)
+	if len(text) > 2*reportEnd+200 || !want.MatchString(text) {
+		t.Errorf("Report() has %d bytes: %.300q … %q", len(text), text, text[max(0, len(text)-300):])
+	}
+	if len(details.Jobs) != 3 || details.Jobs[1].ResultText != long.Result {
+		t.Error("details lack a result")
+	}
+}

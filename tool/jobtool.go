@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // JobTool is the second tool of contract agent: it waits for jobs, and cancels
@@ -182,7 +184,28 @@ func (c JobCall) Report(shown []Job, cancels []Cancellation) (string, JobDetails
 		lines = append(lines, "")
 	}
 	lines = append(append(lines, finishedJobs(shown)...), runningJobs(shown)...)
-	return strings.TrimRightFunc(strings.Join(lines, "\n"), isSpace), d
+	text := strings.TrimRightFunc(strings.Join(lines, "\n"), isSpace)
+	if len(shown) > 1 { // one alone is as long as its command's window lets it be
+		text = boundedReport(text)
+	}
+	return text, d
+}
+
+// Bounds of a result that tells of several jobs: up to maxReport bytes it is whole,
+// beyond them so much is shown of its begin and of its end. The numbers are the
+// contract's for results that have no artifact of their own.
+const (
+	maxReport      = 50 << 10 // bytes
+	reportEnd      = 20 << 10 // bytes
+	reportEndLines = 500
+)
+
+func boundedReport(text string) string {
+	if len(text) <= maxReport {
+		return text
+	}
+	cut := sink.TruncateMiddle(text, sink.Limits{Lines: 2 * reportEndLines, Bytes: 2 * reportEnd, HeadLines: reportEndLines, HeadBytes: reportEnd})
+	return cut.Text + "\n\n[Poll fewer jobs at a time to see all of their results.]"
 }
 
 func finishedJobs(jobs []Job) []string {
