@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/engine/docker"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/images"
 )
 
@@ -27,17 +28,7 @@ func connect(t *testing.T) (*images.Resolver, *docker.Client) {
 	if testing.Short() {
 		t.Skip("needs an engine, and -short is set")
 	}
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
-		t.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
-	}
-	client, err := docker.Connect(t.Context(), docker.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no engine answers, and CI=true: %v", err)
-		}
-		t.Skipf("no engine answers: %v", err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := dockertest.Connect(t)
 	r, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -2,12 +2,11 @@ package sandbox_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/engine/docker"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
@@ -16,22 +15,7 @@ import (
 // without one.
 func benchEngine(b *testing.B, o sandbox.Options) *sandbox.Engine {
 	b.Helper()
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
-		b.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
-	}
-	home, _ := os.UserHomeDir()
-	c, err := docker.Connect(b.Context(), docker.Options{Getenv: os.Getenv, Home: home})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			b.Fatal(err)
-		}
-		b.Skipf("no engine answers: %v", err)
-	}
-	b.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	c := dockertest.Connect(b)
 	r, err := images.New(c, images.Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -144,7 +145,7 @@ func (o *ownVolume) Refill(context.Context, string) error {
 // image of a session: this one brings a runner of its own.
 func TestRunnerVolumePruned(t *testing.T) {
 	t.Parallel()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	resolver, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)

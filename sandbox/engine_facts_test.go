@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -26,7 +27,7 @@ const fill = `exec perl -e '$SIG{TERM}="IGNORE"; $|=1;
 func TestThreadsAtThePidsLimit(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{Limits: sandbox.Limits{Pids: 128}})
-	client := connect(t)
+	client := dockertest.Connect(t)
 	script(t, s, "true")
 	pid1, before := onHost(t, s)
 	if len(before) != 1 {
@@ -147,7 +148,7 @@ func TestWorkingDirectoryAsTheUser(t *testing.T) {
 // Whatever the workspace, its user owns it: git, which asks for that, works.
 func TestWorkspaceOwnership(t *testing.T) {
 	t.Parallel()
-	connect(t)
+	dockertest.Connect(t)
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to give a directory to another user")
 	}

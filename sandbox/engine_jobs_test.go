@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -29,7 +30,7 @@ func job(t *testing.T, s *sandbox.Session, text string, timeout time.Duration) *
 // another opens the same session as another process would.
 func another(t *testing.T, s *sandbox.Session) *sandbox.Session {
 	t.Helper()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	resolver, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestEngineJobForkBomb(t *testing.T) {
 // What is shown of a job is scrubbed; the file inside is not.
 func TestEngineJobSecrets(t *testing.T) {
 	t.Parallel()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	resolver, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)

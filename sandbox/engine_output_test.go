@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -38,7 +39,7 @@ func integritySize(run int) int64 {
 // subscriber that reads 1 KiB/s, one that reads nothing, or nobody.
 func TestArtifactIntegrity(t *testing.T) {
 	t.Parallel()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	resolver, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/exec/screen"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -327,7 +328,7 @@ func TestTerminalTail(t *testing.T) {
 // A terminal whose host has gone away ends, with all that runs on it.
 func TestTerminalWithoutHost(t *testing.T) {
 	t.Parallel()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	e := sandbox.New(client, resolver(t, client), sandbox.Options{})
 	s := startIn(t, client, e, sandbox.Spec{Lease: time.Minute})
 	other, err := sandbox.New(client, resolver(t, client), sandbox.Options{}).Open(t.Context(), s.ID())

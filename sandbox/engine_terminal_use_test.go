@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/exec/screen"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -156,7 +157,7 @@ func TestTerminalPrograms(t *testing.T) {
 // his own.
 func TestTerminalSecrets(t *testing.T) {
 	t.Parallel()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	masks, _, err := sink.NewSecrets([]sink.Secret{{Name: "TOKEN", Value: "s3cr3t-value-of-a-token"}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/engine/docker"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -26,28 +27,10 @@ import (
 // the runner has to live with, and what happens to a container from outside.
 // What they believe they read from the host.
 
-// connect returns the machine's engine. Where none answers, the test is skipped,
-// but not in CI.
-func connect(t *testing.T) *docker.Client {
-	t.Helper()
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
-		t.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
-	}
-	client, err := docker.Connect(t.Context(), docker.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no engine answers, and CI=true: %v", err)
-		}
-		t.Skipf("no engine answers: %v", err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // start starts a session of the image host, which ends with the test.
 func start(t *testing.T, spec sandbox.Spec) *sandbox.Session {
 	t.Helper()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	return startWith(t, client, resolver(t, client), spec)
 }
 

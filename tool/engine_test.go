@@ -4,38 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
-	"github.com/sandboxbash/sandboxbash/engine/docker"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // These tests hold what a Session promises against a real engine.
-
-// connect returns the machine's engine. Where none answers, the test is skipped,
-// but not in CI.
-func connect(t *testing.T) *docker.Client {
-	t.Helper()
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
-		t.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
-	}
-	client, err := docker.Connect(t.Context(), docker.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no engine answers, and CI=true: %v", err)
-		}
-		t.Skipf("no engine answers: %v", err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 // startBox starts a sandbox session of the image host, with artifacts, which ends
 // with the test.
@@ -47,7 +28,7 @@ func startBox(t *testing.T) *sandbox.Session {
 // startBoxWith has its artifacts below a directory.
 func startBoxWith(t *testing.T, spec sandbox.Spec, dir string) *sandbox.Session {
 	t.Helper()
-	client := connect(t)
+	client := dockertest.Connect(t)
 	imgs, err := images.New(client, images.Options{})
 	if err != nil {
 		t.Fatal(err)

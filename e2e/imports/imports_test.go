@@ -24,6 +24,8 @@ var mayImport = map[string][]string{
 	// What an engine is, and the one that speaks to Docker's client.
 	"engine":        {},
 	"engine/docker": {"engine"},
+	// For tests alone: where they find an engine.
+	"engine/docker/dockertest": {"engine/docker"},
 
 	// The leaves: no sibling but engine's types.
 	"config":      {"engine"},

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 )
 
 // BenchmarkEngineFlood is the raw exec stream, end to end.
 func BenchmarkEngineFlood(b *testing.B) {
-	c := connect(b)
+	c := dockertest.Connect(b)
 	id := create(b, c, shape(first(importHelper(b, c))))
 	const size = 256 << 20
 	b.SetBytes(size)

@@ -23,31 +23,10 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/engine/docker"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 )
 
 const testLabel = "sandboxbash.docker-test"
-
-// connect gives the real engine, or skips where there is none. CI has one.
-func connect(tb testing.TB) *docker.Client {
-	tb.Helper()
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
-		tb.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
-	}
-	home, _ := os.UserHomeDir()
-	c, err := docker.Connect(tb.Context(), docker.Options{Getenv: os.Getenv, Home: home})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal(err)
-		}
-		tb.Skipf("no engine answers: %v", err)
-	}
-	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return c
-}
 
 // helperArchive is the tar archive of a root file system that holds the helper.
 var helperArchive = sync.OnceValues(func() ([]byte, error) {
@@ -237,7 +216,7 @@ func ended(t *testing.T, c *docker.Client, id engine.ExecID) engine.ExecState {
 
 func TestEngineInfo(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	info, err := c.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +228,7 @@ func TestEngineInfo(t *testing.T) {
 
 func TestEngineContainer(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	want := shape(hostile(t, c))
 	volume := engine.Volume{Name: unique(), Labels: map[string]string{testLabel: "x"}}
 	if err := c.CreateVolume(t.Context(), volume); err != nil {
@@ -313,7 +292,7 @@ func TestEngineContainer(t *testing.T) {
 
 func TestEngineStop(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	image, _ := importHelper(t, c)
 	want := shape(image)
 	id := create(t, c, want)
@@ -365,7 +344,7 @@ func TestEngineStop(t *testing.T) {
 
 func TestEngineExec(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	image, _ := importHelper(t, c)
 	id := create(t, c, shape(image))
 
@@ -423,7 +402,7 @@ func TestEngineExec(t *testing.T) {
 // A Close while a Read waits ends the Read.
 func TestEngineExecClose(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	image, _ := importHelper(t, c)
 	id := create(t, c, shape(image))
 	s := open(t, c, id, engine.Exec{Args: []string{"/helper", "cat"}, User: "0:0"})
@@ -442,7 +421,7 @@ func TestEngineExecClose(t *testing.T) {
 
 func TestEngineImages(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	id, ref := importHelper(t, c)
 	img, err := c.Image(t.Context(), ref)
 	if err != nil {
@@ -475,7 +454,7 @@ func TestEngineImages(t *testing.T) {
 
 func TestEngineNetwork(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	n, err := c.Network(t.Context(), "bridge")
 	if err != nil || n.Name != "bridge" || len(n.Subnets) == 0 {
 		t.Errorf("Network(bridge) = %+v, %v; want its subnets", n, err)
@@ -487,7 +466,7 @@ func TestEngineNetwork(t *testing.T) {
 
 func TestEngineBindMissing(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := dockertest.Connect(t)
 	image, _ := importHelper(t, c)
 	want := shape(image)
 	want.Spec.Mounts = []specs.Mount{{Type: "bind", Source: "/nowhere/" + unique(), Destination: "/workspace"}}
