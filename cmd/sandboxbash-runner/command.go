@@ -119,17 +119,9 @@ func (c *command) fail(failed wire.Failed) {
 	c.server.out.send(wire.TypeFailed, failed.Append(nil))
 }
 
-// report tells the end, and retires the runner if children are left.
-func (c *command) report(release func()) {
-	exit := wire.Exit{
-		Seq: c.req.Seq, Rung: c.rung,
-		CPU:    cpu(&c.usage),
-		MaxRSS: uint64(c.usage.Maxrss) << 10,
-		Stdout: c.out[0].sent.Load(),
-	}
-	if c.out[1] != nil {
-		exit.Stderr = c.out[1].sent.Load()
-	}
+// exit is what the host is told of the end.
+func (c *command) exit() wire.Exit {
+	exit := wire.Exit{Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10}
 	if exit.Left = c.left(); exit.Left == 0 {
 		exit.CPU += cpu(&c.orphans)
 	}
@@ -140,6 +132,16 @@ func (c *command) report(release func()) {
 	}
 	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
 		exit.OOM = c.server.oom.read() > c.oomKills
+	}
+	return exit
+}
+
+// report tells the end, and retires the runner if children are left.
+func (c *command) report(release func()) {
+	exit := c.exit()
+	exit.Stdout = c.out[0].sent.Load()
+	if c.out[1] != nil {
+		exit.Stderr = c.out[1].sent.Load()
 	}
 	var left []*os.File
 	for _, p := range c.out {

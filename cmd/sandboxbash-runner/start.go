@@ -131,14 +131,7 @@ func (c *command) openFiles() (child []*os.File, err error) {
 		return child, err
 	}
 	child = append(child, in)
-	if !c.scriptInFile() {
-		return child, nil
-	}
-	script, err := scriptFile(c.req.Script)
-	if err != nil {
-		return child, err
-	}
-	return append(child, script), nil
+	return c.withScript(child)
 }
 
 // openTerminal is openFiles for a command on this process's own terminal.
@@ -150,6 +143,11 @@ func (c *command) openTerminal() (child []*os.File, err error) {
 		}
 		child = append(child, f)
 	}
+	return c.withScript(child)
+}
+
+// withScript adds the script to the child's files, if it gets it as one.
+func (c *command) withScript(child []*os.File) ([]*os.File, error) {
 	if !c.scriptInFile() {
 		return child, nil
 	}
