@@ -93,6 +93,14 @@ func newImageJSON(img engine.Image) imageJSON {
 	return j
 }
 
+func printImages(w io.Writer, list []engine.Image) error {
+	out := make([]imageJSON, 0, len(list))
+	for _, img := range list {
+		out = append(out, newImageJSON(img))
+	}
+	return printJSON(w, out)
+}
+
 func (a *app) imageListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the images on the engine",
@@ -106,11 +114,7 @@ func (a *app) imageListCommand() *cobra.Command {
 			return err
 		}
 		if a.cfg.JSON {
-			out := make([]imageJSON, 0, len(list))
-			for _, img := range list {
-				out = append(out, newImageJSON(img))
-			}
-			return printJSON(a.stdout, out)
+			return printImages(a.stdout, list)
 		}
 		return a.table("REFERENCE\tID\tARCH\tAGE\tSIZE", func(w io.Writer) {
 			for _, img := range list {
@@ -163,11 +167,7 @@ func (a *app) imageLoadCommand() *cobra.Command {
 			return err
 		}
 		if a.cfg.JSON {
-			out := make([]imageJSON, 0, len(list))
-			for _, img := range list {
-				out = append(out, newImageJSON(img))
-			}
-			return printJSON(a.stdout, out)
+			return printImages(a.stdout, list)
 		}
 		for _, img := range list {
 			if _, err := fmt.Fprintln(a.stdout, img.ID); err != nil {

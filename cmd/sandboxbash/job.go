@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/docker/go-units"
@@ -142,8 +141,7 @@ func (a *app) showJob(info sandbox.JobInfo) error {
 	if a.cfg.JSON {
 		return printJSON(a.stdout, j)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range [][2]string{
+	return a.fields([][2]string{
 		{"id", j.ID},
 		{"state", string(j.State)},
 		{"reason", string(j.Reason)},
@@ -158,12 +156,7 @@ func (a *app) showJob(info sandbox.JobInfo) error {
 		{"owner", j.Owner},
 		{"session", j.Session},
 		{"script", oneLine(j.Label)},
-	} {
-		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], a.safe(row[1]))
-		}
-	}
-	return w.Flush()
+	})
 }
 
 func (a *app) jobOutputCommand() *cobra.Command {
@@ -303,54 +296,34 @@ func (a *app) jobRemoveCommand() *cobra.Command {
 // to.
 func (a *app) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
 	return a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
-		var errs []error
-		for _, id := range args {
+		return a.each(args, func(id string) (string, error) {
 			j, err := s.Job(ctx, "", id)
 			if err == nil {
 				err = do(ctx, j)
 			}
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			if !a.cfg.Quiet {
-				fmt.Fprintln(a.stdout, id)
-			}
-		}
-		return errors.Join(errs...)
+			return id, err
+		})
 	})
 }
 
 // completeJobs offers the ids of a session's jobs.
 func (a *app) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	const directive = cobra.ShellCompDirectiveNoFileComp
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
-	defer cancel()
-	if err := a.load(cmd); err != nil {
-		return nil, directive
-	}
-	sessions, err := a.sessions(ctx, nil)
-	if err != nil {
-		return nil, directive
-	}
-	defer sessions.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only lets go
-	id, err := a.jobSession(ctx, sessions)
-	if err != nil {
-		return nil, directive
-	}
-	s, err := a.open(ctx, sessions, id)
-	if err != nil {
-		return nil, directive
-	}
-	all, err := s.Jobs(ctx, "")
-	if err != nil {
-		return nil, directive
-	}
-	var ids []string
-	for _, info := range all {
-		if strings.HasPrefix(info.ID, word) && !slices.Contains(args, info.ID) {
+	return a.completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
+		id, err := a.jobSession(ctx, sessions)
+		if err != nil {
+			return nil
+		}
+		s, err := a.open(ctx, sessions, id)
+		if err != nil {
+			return nil
+		}
+		all, err := s.Jobs(ctx, "")
+		if err != nil {
+			return nil
+		}
+		for _, info := range all {
 			ids = append(ids, fmt.Sprintf("%s\t%s: %s", info.ID, info.State, oneLine(a.safe(info.Label))))
 		}
-	}
-	return ids, directive
+		return ids
+	})
 }

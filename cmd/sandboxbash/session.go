@@ -143,6 +143,18 @@ func (a *app) table(head string, rows func(io.Writer)) error {
 	return w.Flush()
 }
 
+// fields prints what is known of one thing: a name and a value a line. What has
+// no value is left out.
+func (a *app) fields(rows [][2]string) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", row[0], a.safe(row[1]))
+		}
+	}
+	return w.Flush()
+}
+
 func workspaceText(w sandbox.Workspace) string {
 	if w.Kind == sandbox.WorkspaceVolume {
 		return string(w.Kind)
@@ -180,8 +192,7 @@ func (a *app) describe(s sandbox.Info) error {
 	if s.Limits.Disk > 0 {
 		disk = units.BytesSize(float64(s.Limits.Disk))
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range [][2]string{
+	return a.fields([][2]string{
 		{"id", s.ID},
 		{"status", s.Status},
 		{"created", s.Created.Local().Format(time.RFC3339) + " (" + age(s.Created, time.Now()) + " ago)"},
@@ -197,10 +208,7 @@ func (a *app) describe(s sandbox.Info) error {
 		{"idle", s.LeaseText},
 		{"owner", s.Owner},
 		{"container", s.Container},
-	} {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], a.safe(row[1]))
-	}
-	return w.Flush()
+	})
 }
 
 func (a *app) execCommand() *cobra.Command {
@@ -287,20 +295,29 @@ func (a *app) stopCommand() *cobra.Command {
 	}
 	addFlags(cmd, "quiet")
 	cmd.RunE = a.asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		var errs []error
-		for _, id := range args {
+		return a.each(args, func(id string) (string, error) {
 			info, err := sessions.Stop(ctx, id)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			if !a.cfg.Quiet {
-				fmt.Fprintln(a.stdout, info.ID)
-			}
-		}
-		return errors.Join(errs...)
+			return info.ID, err
+		})
 	})
 	return cmd
+}
+
+// each does the same to several things, and prints what do returns of those it was
+// done to, unless --quiet.
+func (a *app) each(ids []string, do func(id string) (done string, err error)) error {
+	var errs []error
+	for _, id := range ids {
+		done, err := do(id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !a.cfg.Quiet {
+			fmt.Fprintln(a.stdout, done)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (a *app) reapCommand() *cobra.Command {
@@ -325,8 +342,10 @@ Every command that starts a session does the same first.`,
 // completeTime bounds what completion asks of the engine.
 const completeTime = 2 * time.Second
 
-// completeSessions offers the ids of the sessions that there are.
-func (a *app) completeSessions(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+// completes offers the words that list makes, each with a TAB and a description
+// behind it, as far as they go on from the word that is being typed and were not
+// given before.
+func (a *app) completes(cmd *cobra.Command, args []string, word string, list func(context.Context, *sandbox.Engine) []string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
@@ -337,15 +356,23 @@ func (a *app) completeSessions(cmd *cobra.Command, args []string, word string) (
 	if err != nil {
 		return nil, directive
 	}
-	list, err := sessions.List(ctx)
-	if err != nil {
-		return nil, directive
-	}
-	var ids []string
-	for _, s := range list {
-		if strings.HasPrefix(s.ID, word) && !slices.Contains(args, s.ID) {
+	defer sessions.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only lets go
+	return slices.DeleteFunc(list(ctx, sessions), func(offer string) bool {
+		id, _, _ := strings.Cut(offer, "\t")
+		return !strings.HasPrefix(id, word) || slices.Contains(args, id)
+	}), directive
+}
+
+// completeSessions offers the ids of the sessions that there are.
+func (a *app) completeSessions(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return a.completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
+		list, err := sessions.List(ctx)
+		if err != nil {
+			return nil
+		}
+		for _, s := range list {
 			ids = append(ids, fmt.Sprintf("%s\t%s, %s old, %s", s.ID, s.Status, age(s.Created, time.Now()), a.safe(s.Image)))
 		}
-	}
-	return ids, directive
+		return ids
+	})
 }
