@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 func TestSessionShell(t *testing.T) {
@@ -30,6 +32,61 @@ func TestSessionShell(t *testing.T) {
 	if r := s.Shell(t.Context(), "cat <<<x | cat artifact://9", Events{}); !r.IsError || strings.Contains(r.Text, "Available") {
 		t.Errorf("Shell() of a URL = %+v; want it as it is", r)
 	}
+}
+
+// The user's own commands and the agent's run beside each other, whoever is first.
+// The agent's have the shell; the user's see it.
+func TestSessionShellBeside(t *testing.T) {
+	t.Parallel()
+	box := startBox(t)
+	s := openSession(t, box, SessionOptions{})
+	// begin runs a command that says that it has begun, and ends when its file is there.
+	begin := func(file, more string, run func(string, Events) Result) (end func() Result) {
+		t.Helper()
+		updates, over := &heard{}, make(chan Result, 1)
+		go func() {
+			over <- run("echo begun; until [ -e "+file+" ]; do sleep 0.05; done; "+more, Events{Update: updates.update})
+		}()
+		eventually(t, "a command that runs", func() bool { return len(updates.texts()) > 0 })
+		return func() Result {
+			t.Helper()
+			if _, _, err := box.Ask(t.Context(), sandbox.Command{Script: "touch " + file}); err != nil {
+				t.Fatal(err)
+			}
+			return <-over
+		}
+	}
+	user := func(command string, on Events) Result { return s.Shell(t.Context(), command, on) }
+	agent := func(command string, on Events) Result {
+		return s.Call(t.Context(), bashTool, arguments(t, map[string]any{"command": command}), on)
+	}
+	shows(t, s, "export V=first", "(no output)")
+
+	end := begin("/tmp/one", "export V=user", user)
+	shows(t, s, "echo $V; export V=agent", "first\n") // it does not wait
+	if r := end(); r.IsError || !strings.HasPrefix(r.Text, "begun\n") {
+		t.Errorf("the user's command: %+v", r)
+	}
+	shows(t, s, "echo $V", "agent\n") // the agent's shell is the agent's
+
+	end = begin("/tmp/two", "echo $V; export V=again", agent)
+	if r := user("echo $V; export V=user", Events{}); r.IsError || !strings.HasPrefix(r.Text, "agent\n") {
+		t.Errorf("the user's command beside the agent's: %+v; want that it sees what is kept", r)
+	}
+	if r := end(); r.IsError || !strings.HasPrefix(r.Text, "begun\nagent\n") {
+		t.Errorf("the agent's command: %+v", r)
+	}
+	shows(t, s, "echo $V", "again\n")
+
+	// One that is cancelled beside the agent's takes nothing from it.
+	end = begin("/tmp/three", "export W=kept", agent)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if r := s.Shell(ctx, "sleep 60", Events{}); !r.IsError {
+		t.Errorf("a cancelled command of the user's: %+v", r)
+	}
+	end()
+	shows(t, s, "echo $V $W", "again kept\n")
 }
 
 func TestSessionShellIsTheSame(t *testing.T) {

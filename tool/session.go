@@ -200,8 +200,9 @@ func (s *Session) Call(ctx context.Context, tool string, arguments json.RawMessa
 }
 
 // Shell runs a command that the user has given, not the agent: past rules,
-// rewriting, URLs and the prefix, and beside a call of the agent, whose shell it
-// shares if none is running.
+// rewriting, URLs and the prefix. It neither waits for a call of the agent nor keeps
+// one waiting. It sees what the agent's shell has kept; what it exports is kept too,
+// unless a call of the agent has run at the same time.
 func (s *Session) Shell(ctx context.Context, command string, on Events) Result {
 	ctx, done, err := s.begin(ctx)
 	if err != nil {

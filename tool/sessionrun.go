@@ -18,6 +18,7 @@ type running struct {
 	plan   Plan
 	prefix string
 	shell  *shellState // what it shares with the commands before and after it
+	user   bool        // it is the user's: it leaves the shell to the agent's
 	on     Events
 }
 
@@ -40,17 +41,10 @@ func (s *Session) bash(ctx context.Context, arguments json.RawMessage, on Events
 
 // user is a command of the user's own.
 func (s *Session) user(ctx context.Context, command string, on Events) Result {
-	c := running{plan: UserPlan(command), on: on}
+	c := running{plan: UserPlan(command), shell: s.shell, user: true, on: on}
 	c.plan.Contract = s.opts.Contract
 	if s.opts.Contract != Agent {
 		c.plan.Env = nil
-		return s.run(ctx, &c)
-	}
-	select {
-	case <-s.turn:
-		defer s.giveTurn()
-		c.shell = s.shell
-	default: // the agent's command has the shell
 	}
 	return s.run(ctx, &c)
 }
@@ -166,7 +160,7 @@ func (s *Session) foreground(ctx context.Context, c *running) (Outcome, boxJob) 
 	}
 	if res.Job != nil {
 		if c.shell != nil {
-			c.shell.handedOver(use)
+			c.shell.handedOver(c, use)
 		}
 		return o, res.Job
 	}

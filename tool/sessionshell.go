@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
@@ -26,14 +27,17 @@ import (
 //go:embed shell
 var shellFiles embed.FS
 
-// shellState is what commands of one Session share. But for lib, whoever has the
-// turn has it.
+// shellState is what commands of one Session share. The agent's run one at a time;
+// the user's run beside them, and write to it only if none of the agent's does.
 type shellState struct {
 	box  box
 	home string
 	key  string // of the files' names
 	lib  shellLib
 	warn func(msg string, args ...any)
+
+	mu     sync.Mutex // guards all that follows
+	writer *running   // whose file is taken over at its end; nil: nobody's
 
 	slot  int    // the file that the next command may write: it, or the one beside it
 	seq   int    // of marks
@@ -126,48 +130,72 @@ func (s *shellState) file(name string) string {
 // that has no share in the state gets the latter only. It says in the plan's
 // notices if what was kept is gone.
 func (s *Session) enter(ctx context.Context, c *running, cmd *sandbox.Command) shellUse {
-	var use shellUse
 	state := c.shell
 	if c.plan.Contract != Agent || state == nil && s.opts.RC == "" {
-		return use
+		return shellUse{}
 	}
-	var functions bool
-	if state != nil {
-		if state.lost != "" {
-			c.plan.Notices = append(c.plan.Notices, goneNotice(state.lost))
-			state.lost = ""
-		}
-		use.effect, functions = effectOf(cmd.Script)
-		if s.opts.RC == "" && !state.worth && use.effect == noEffect {
-			return use // nothing to read, nothing to write
-		}
+	if state != nil && state.begin(c, cmd.Script) && s.opts.RC == "" {
+		return shellUse{} // nothing to read, nothing to write
 	}
 	dir, rc := s.shell.prepare(ctx)
 	if dir == "" {
-		return use
+		return shellUse{}
 	}
 	words := []string{cmp.Or(rc, "-"), "-", "-", "-", "-"}
+	var use shellUse
 	if state != nil {
-		if rc != "" || state.funcs {
-			use.effect = max(use.effect, changes) // any word may be a function or an alias
-		}
-		if state.wild {
-			use.effect = replaces
-		}
-		state.funcs = state.funcs || functions
-		state.wild = state.wild || functions && use.effect == replaces
-		state.address(&use, words)
+		use = state.share(c, cmd.Script, rc != "", words)
 	}
 	words = append(words, c.plan.own()...)
 	cmd.Env = append(cmd.Env, "BASH_ENV="+dir+"/prelude.bash", "SANDBOXBASH_SHELL="+strings.Join(words, " "))
 	return use
 }
 
-// address says where a command reads and writes.
-func (s *shellState) address(use *shellUse, words []string) {
+// begin makes a command the writer, unless it is the user's and there is one. It
+// tells whether there is nothing to read or write.
+func (s *shellState) begin(c *running, script string) (nothing bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != nil && !c.user {
+		s.letGo() // the user's goes on
+	}
+	if s.writer == nil || !c.user {
+		s.writer = c
+	}
+	if s.lost != "" && !c.user {
+		c.plan.Notices = append(c.plan.Notices, goneNotice(s.lost))
+		s.lost = ""
+	}
+	effect, _ := effectOf(script)
+	return !s.worth && effect == noEffect
+}
+
+// share says in words what a command reads, and what it writes if it is the writer.
+func (s *shellState) share(c *running, script string, rc bool, words []string) (use shellUse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.from != "" {
 		words[1], words[2] = s.from, s.mark
 	}
+	if s.writer != c {
+		return use
+	}
+	var functions bool
+	use.effect, functions = effectOf(script)
+	if rc || s.funcs {
+		use.effect = max(use.effect, changes) // any word may be a function or an alias
+	}
+	if s.wild {
+		use.effect = replaces
+	}
+	s.funcs = s.funcs || functions
+	s.wild = s.wild || functions && use.effect == replaces
+	s.address(&use, words)
+	return use
+}
+
+// address says where a command writes. It needs mu.
+func (s *shellState) address(use *shellUse, words []string) {
 	if use.effect == noEffect {
 		return
 	}
@@ -198,11 +226,10 @@ func (s *Session) leave(ctx context.Context, c *running, use shellUse, o *Outcom
 	if state == nil || c.plan.Contract != Agent {
 		return
 	}
-	if o.end() == notStarted || o.Err != nil && o.end() == cancelled {
-		return // there was no shell
-	}
-	why := ""
+	why, known := "", true
 	switch {
+	case o.end() == notStarted || o.Err != nil && o.end() == cancelled:
+		known = false // there was no shell
 	case o.Run.Killed == "reset" || o.Run.Killed == "removed":
 		why = "the session was reset"
 	case o.end() == timedOut:
@@ -212,16 +239,30 @@ func (s *Session) leave(ctx context.Context, c *running, use shellUse, o *Outcom
 	case o.end() != ended:
 		why = "a command was ended"
 	case use.to == "":
-		return // it has only read
+		known = false // it has only read
 	case use.effect == replaces && !state.written(ctx, use):
 		why = "the command has ended the shell by exec, or set an EXIT trap of its own"
 	}
-	worth := state.worth || use.effect != noEffect
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.writer != c {
+		return // it has only read, or another has begun since
+	}
+	state.writer = nil
+	if known {
+		state.takeOver(c, use, o, why)
+	}
+}
+
+// takeOver takes what the writer has written, or says why there is nothing. It
+// needs mu.
+func (s *shellState) takeOver(c *running, use shellUse, o *Outcome, why string) {
+	worth := s.worth || use.effect != noEffect
 	if why == "" {
-		state.from, state.mark, state.worth = use.to, use.mark, worth
+		s.from, s.mark, s.worth = use.to, use.mark, worth
 		return
 	}
-	state.from, state.worth, state.funcs, state.wild = "", false, false, false
+	s.from, s.worth, s.funcs, s.wild = "", false, false, false
 	if !worth {
 		return
 	}
@@ -230,16 +271,25 @@ func (s *Session) leave(ctx context.Context, c *running, use shellUse, o *Outcom
 		c.plan.Notices = append(c.plan.Notices, goneNotice(why))
 		return
 	}
-	state.lost = why // the result has no room for it: the next has
+	s.lost = why // the result has no room for it: the next has
 }
 
 // handedOver leaves a command's file to it: it is a job, and goes on. What was kept
 // before it stays.
-func (s *shellState) handedOver(use shellUse) {
+func (s *shellState) handedOver(c *running, use shellUse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != c {
+		return
+	}
+	s.writer = nil
 	if use.to != "" {
-		s.slot += 2
+		s.letGo()
 	}
 }
+
+// letGo leaves the files that may be written now to who writes them. It needs mu.
+func (s *shellState) letGo() { s.slot += 2 }
 
 // written asks whether a command has written its file.
 func (s *shellState) written(ctx context.Context, use shellUse) bool {
