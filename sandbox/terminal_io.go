@@ -178,6 +178,11 @@ func (t *Terminal) Text() string {
 	return update.Stdout
 }
 
+// TextFrom returns the output so far as text, from a byte of it on, and the byte at
+// which that begins: a later one, if the window does not hold that one any more.
+// Whoever goes on at the end of it misses nothing, and gets nothing twice.
+func (t *Terminal) TextFrom(from int64) (text string, begin int64) { return t.out.TextFrom(from) }
+
 // Event is what a wait has ended with.
 type Event string
 

@@ -134,6 +134,17 @@ func (s *Sink) ArtifactID() string { return s.spill.id }
 // Subscribe returns updates from now on. After Close there is one, the last.
 func (s *Sink) Subscribe() *Subscription { return s.hub.subscribe() }
 
+// TextFrom returns the text of standard output from a byte of it on, and the byte
+// at which what it returns begins: a later one, if the window does not hold that
+// one any more. Text that more output may still change is not in it. It may be
+// called after Close too.
+func (s *Sink) TextFrom(from int64) (text string, begin int64) {
+	t := s.stdout
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.window.from(from)
+}
+
 // Close ends the output: call it when both streams have ended. It waits for the
 // disk, as any write to it would. Later calls return the same.
 func (s *Sink) Close() Output {

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -124,6 +125,22 @@ func (w *window) view() (head, tail string, t *Truncation) {
 	h := headRunes(w.head, w.size.Head)
 	e := tailRunes(w.tail.bytes(), w.size.Tail)
 	return string(h), string(e), w.truncation(h, e)
+}
+
+// from returns what is kept without a gap from a byte on, and where it begins.
+func (w *window) from(at int64) (text string, begin int64) {
+	all := w.tail.bytes()
+	if w.overflowed() {
+		all = tailRunes(all, w.size.Tail)
+	} else {
+		all = slices.Concat(w.head, all)
+	}
+	begin = w.bytes - int64(len(all))
+	skip := min(max(at-begin, 0), int64(len(all)))
+	for skip < int64(len(all)) && !utf8.RuneStart(all[skip]) {
+		skip++
+	}
+	return string(all[skip:]), begin + skip
 }
 
 func (w *window) truncation(head, tail []byte) *Truncation {

@@ -66,6 +66,38 @@ func sameTruncation(a, b *Truncation) bool {
 	return x == y && same(a.ShownRange, b.ShownRange) && same(a.HeadRange, b.HeadRange) && same(a.TailRange, b.TailRange)
 }
 
+// TestWindowFrom goes on where a read has ended, and tells where it begins.
+func TestWindowFrom(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		size  Window
+		write string
+		at    int64
+		want  string
+		begin int64
+	}{
+		{"all", Tail(10), "hello", 0, "hello", 0},
+		{"a part", Tail(10), "hello", 3, "lo", 3},
+		{"the end", Tail(10), "hello", 5, "", 5},
+		{"beyond the end", Tail(10), "hello", 9, "", 5},
+		{"elided", Tail(4), "hello world", 2, "orld", 7},
+		{"behind what is elided", Tail(4), "hello world", 9, "ld", 9},
+		{"inside a character", Tail(10), "aéb", 2, "b", 3},
+		{"elided inside a character", Tail(3), "xxéé", 0, "é", 4},
+		{"with a head that is whole", HeadTail(3, 4), "hello", 1, "ello", 1},
+		{"with a head, elided", HeadTail(3, 4), "hello world", 1, "orld", 7},
+	} {
+		w := newWindow(test.size)
+		for i := range len(test.write) { // however it is cut
+			w.write([]byte(test.write[i : i+1]))
+		}
+		if got, begin := w.from(test.at); got != test.want || begin != test.begin {
+			t.Errorf("%s: from(%d) = %q, %d; want %q, %d", test.name, test.at, got, begin, test.want, test.begin)
+		}
+	}
+}
+
 func TestWindowKeepsCharactersWhole(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("aé日😀", 50)
