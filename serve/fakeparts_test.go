@@ -137,6 +137,15 @@ func (t *fakeTerminal) Text() string {
 	return t.typed.String()
 }
 
+func (t *fakeTerminal) TextFrom(from int64) (string, int64) {
+	text := t.Text()
+	const window = 600 // bytes; more than any other test types
+	begin := min(max(from, int64(len(text))-window), int64(len(text)))
+	return text[begin:], begin
+}
+
+func (t *fakeTerminal) Done() <-chan struct{} { return t.done }
+
 func (t *fakeTerminal) Screen() screen.Snapshot {
 	text := t.Text()
 	t.mu.Lock()

@@ -106,7 +106,7 @@ func (m *MCP) terminal(ctx context.Context, p *mcpPeer, arguments json.RawMessag
 		return "resized", struct{}{}, err
 	case "read":
 		text := t.Text()
-		return text, terminalText{text}, nil
+		return text, terminalText{Text: text}, nil
 	case "screen":
 		shot := newScreen(t.Screen())
 		return shot.text(), shot, nil

@@ -26,14 +26,15 @@ var errGone = errors.New("the client has gone")
 // The error is that of the streams; the end of the input is none. A write that
 // nobody takes is given up soon after the end; its goroutine ends with the process.
 func RPC(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
+	return speak(ctx, &peer{o: o, methods: methods, terminals: map[string]*heldTerminal{}}, in, out)
+}
+
+func speak(ctx context.Context, p *peer, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	p := &peer{
-		o: o, life: ctx, calls: map[string]*request{}, terminals: map[string]*heldTerminal{},
-		queues: map[string]*turns{},
-	}
+	p.life, p.calls, p.queues = ctx, map[string]*request{}, map[string]*turns{}
 	p.out = newOutgoing(out, end)
-	p.sessions = newHeld(ctx, o.Host, p.tell)
+	p.sessions = newHeld(ctx, p.o.Host, p.tell)
 	read := make(chan error, 1)
 	go func() { // a read that blocks ends with the process
 		read <- p.read(ctx, newLineReader(in))
@@ -55,7 +56,8 @@ func RPC(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 // peer is one client.
 type peer struct {
 	o        Options
-	life     context.Context //nolint:containedctx // the connection's: terminals outlive the requests that open them
+	methods  map[string]method // what can be asked for
+	life     context.Context   //nolint:containedctx // the connection's: terminals outlive the requests that open them
 	out      *outgoing
 	sessions *held
 	working  sync.WaitGroup // requests, and what they have left running
@@ -190,7 +192,7 @@ func (p *peer) notified(method string, params json.RawMessage) {
 
 // begin answers a request in a goroutine of its own.
 func (p *peer) begin(ctx context.Context, id json.RawMessage, name string, params json.RawMessage) *response {
-	m, ok := methods[name]
+	m, ok := p.methods[name]
 	if !ok {
 		return &response{ID: id, Error: failure(KindMethod, "there is no method %s", shown(name))}
 	}

@@ -265,7 +265,14 @@ func TestRPCTerminals(t *testing.T) {
 	if got := c.ask("pty/read", `{"terminal":"pty_1"}`).text(); got != `1: {"text":"`+want.String()+`"}` {
 		t.Errorf("typed: %s", got)
 	}
+	all := len(want.String())
 	for _, test := range []struct{ method, params, want string }{
+		{"pty/read", fmt.Sprintf(`{"terminal":"pty_1","from":%d}`, all-6), fmt.Sprintf(`{"text":"98 99 ","next":%d}`, all)},
+		{"pty/read", fmt.Sprintf(`{"terminal":"pty_1","from":%d}`, all), fmt.Sprintf(`{"text":"","next":%d}`, all)},
+		{"pty/read", fmt.Sprintf(`{"terminal":"pty_1","from":%d}`, all+9), fmt.Sprintf(`{"text":"","next":%d}`, all)},
+		{"pty/read", `{"terminal":"pty_1","from":-1}`, `-32602`},
+		{"pty/list", `{}`, `{"terminals":[{"terminal":"pty_1","session":"session-1","command":"vi","started":"`},
+		{"pty/list", `{}`, `"cols":10,"rows":5,"state":"running"}]}`},
 		{"pty/write", `{"terminal":"pty_1","keys":["enter","ctrl-c"]}`, `{}`},
 		{"pty/write", `{"terminal":"pty_1","paste":"p"}`, `{}`},
 		{"pty/write", `{"terminal":"pty_1","keys":["nokey"]}`, `-32602`},

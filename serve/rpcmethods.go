@@ -46,6 +46,7 @@ func init() { // the methods refer to each other's peer
 		"job/output":     {do: with(doJobOutput)},
 		"job/background": {do: with(doJobBackground)},
 		"pty/start":      {do: doPTYStart},
+		"pty/list":       {do: with(doPTYList)},
 		"pty/write":      {do: with(doPTYWrite), order: terminalOrder},
 		"pty/resize":     {do: with(doPTYResize), order: terminalOrder},
 		"pty/read":       {do: with(doPTYRead)},

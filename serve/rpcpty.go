@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,9 @@ type heldTerminal struct {
 	Terminal
 	id      string
 	session string
+	command string // as the client has sent it; "" of a tool's
+	started time.Time
+	forget  func() // called when it is forgotten; nil: nobody else wants to know
 }
 
 // ptyStarted is the notification pty/started, for a command that a tool runs on a
@@ -29,14 +34,14 @@ type ptyStarted struct {
 }
 
 // hold gives a terminal an id.
-func (p *peer) hold(s *Session, t Terminal) (*heldTerminal, error) {
+func (p *peer) hold(s *Session, t Terminal, command string) (*heldTerminal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.terminals) >= maxTerminals {
 		return nil, failure(KindOverloaded, "there are %d terminals: end one with pty/end", maxTerminals)
 	}
 	p.opened++
-	h := &heldTerminal{Terminal: t, id: fmt.Sprintf("pty_%d", p.opened), session: s.ID}
+	h := &heldTerminal{Terminal: t, id: fmt.Sprintf("pty_%d", p.opened), session: s.ID, command: command, started: time.Now()}
 	p.terminals[h.id] = h
 	return h, nil
 }
@@ -46,6 +51,9 @@ func (p *peer) release(h *heldTerminal) {
 	defer p.mu.Unlock()
 	delete(p.terminals, h.id)
 	delete(p.queues, "terminal "+h.id)
+	if h.forget != nil {
+		h.forget()
+	}
 }
 
 // closeTerminals ends what is left of them. The connection's context has ended, and
@@ -55,6 +63,7 @@ func (p *peer) closeTerminals() {
 	left := p.terminals
 	p.terminals = map[string]*heldTerminal{}
 	p.mu.Unlock()
+	maps.DeleteFunc(left, func(_ string, h *heldTerminal) bool { return h.forget != nil }) // it is a Holder's
 	for _, h := range left {
 		h.Kill()
 	}
@@ -117,7 +126,7 @@ func doPTYStart(ctx context.Context, p *peer, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := p.hold(s, t)
+	h, err := p.hold(s, t, q.Command)
 	if err != nil {
 		t.Kill()
 		_, _ = t.Wait()
@@ -203,16 +212,91 @@ func doPTYResize(ctx context.Context, p *peer, z resizePTY) (any, error) {
 	return nil, t.Resize(ctx, size)
 }
 
-type terminalText struct {
-	Text string `json:"text"`
+// readPTY asks for the end of the output, or for what there is from a byte on.
+type readPTY struct {
+	Terminal string `json:"terminal"`
+	From     *int64 `json:"from"`
 }
 
-func doPTYRead(_ context.Context, p *peer, n onTerminal) (any, error) {
-	t, err := p.terminal(n.Terminal)
-	if err != nil {
+type terminalText struct {
+	Text string `json:"text"`
+	// Next is from where to go on; nil unless the client counts.
+	Next *int64 `json:"next,omitempty"`
+	// Lost is how many bytes, from where the client wanted to go on, are not kept any more.
+	Lost int64 `json:"lost,omitempty"`
+}
+
+func doPTYRead(_ context.Context, p *peer, r readPTY) (any, error) {
+	t, err := p.terminal(r.Terminal)
+	switch {
+	case err != nil:
 		return nil, err
+	case r.From == nil:
+		return terminalText{Text: t.Text()}, nil
+	case *r.From < 0:
+		return nil, badParams("from: it must not be negative")
 	}
-	return terminalText{t.Text()}, nil
+	text, begin := t.TextFrom(*r.From)
+	next := begin + int64(len(text))
+	return terminalText{Text: text, Next: &next, Lost: max(begin-*r.From, 0)}, nil
+}
+
+// States of a terminal's command.
+const (
+	ptyRunning = "running"
+	ptyEnded   = "ended"
+	ptyLost    = "lost" // it has ended, and nobody knows how
+)
+
+// terminalJSON describes a terminal.
+type terminalJSON struct {
+	Terminal string    `json:"terminal"`
+	Session  string    `json:"session"`
+	Command  string    `json:"command,omitempty"`
+	Started  time.Time `json:"started"`
+	Cols     int       `json:"cols"`
+	Rows     int       `json:"rows"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason,omitempty"` // of one that has ended
+	ExitCode *int      `json:"exitCode,omitempty"`
+	Signal   int       `json:"signal,omitempty"`
+	Error    *Error    `json:"error,omitempty"` // of one that is lost
+}
+
+type terminalList struct {
+	Terminals []terminalJSON `json:"terminals"`
+}
+
+func doPTYList(ctx context.Context, p *peer, _ struct{}) (any, error) {
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.terminals))
+	p.mu.Unlock()
+	slices.SortFunc(all, func(a, b *heldTerminal) int { return a.started.Compare(b.started) })
+	list := terminalList{Terminals: []terminalJSON{}}
+	for _, h := range all {
+		list.Terminals = append(list.Terminals, h.describe(ctx))
+	}
+	return list, nil
+}
+
+func (h *heldTerminal) describe(ctx context.Context) terminalJSON {
+	size := h.Screen().Size
+	j := terminalJSON{
+		Terminal: h.id, Session: h.session, Command: h.command, Started: h.started.UTC(), Cols: size.Cols, Rows: size.Rows,
+		State: ptyRunning,
+	}
+	select {
+	case <-h.Done():
+	default:
+		return j
+	}
+	e, err := newEnded(h)
+	if err != nil {
+		j.State, j.Error = ptyLost, answerable(ctx, err)
+		return j
+	}
+	j.State, j.Reason, j.ExitCode, j.Signal = ptyEnded, e.Reason, e.ExitCode, e.Signal
+	return j
 }
 
 // screenJSON is what a person would see.
@@ -260,6 +344,8 @@ type waitPTY struct {
 type waited struct {
 	Event  string     `json:"event"` // "output", "quiet", "needs_input", "ended" or "timeout"
 	Screen screenJSON `json:"screen"`
+	// Terminal says how it has ended, if it has.
+	Terminal *terminalJSON `json:"terminal,omitempty"`
 }
 
 // Times of waiting for a terminal.
@@ -273,7 +359,15 @@ func doPTYWait(ctx context.Context, p *peer, w waitPTY) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.wait(ctx, t)
+	done, err := w.wait(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if done.Event == string(sandbox.Ended) {
+		d := t.describe(ctx)
+		done.Terminal = &d
+	}
+	return done, nil
 }
 
 // watched is a terminal that is waited for.
@@ -348,7 +442,7 @@ func doPTYEnd(_ context.Context, p *peer, n onTerminal) (any, error) {
 	return e, nil
 }
 
-func newEnded(t process) (*ended, error) {
+func newEnded(t outcome) (*ended, error) {
 	res, err := t.Wait()
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 
 // methodNames lists what can be asked for.
 func (p *peer) methodNames() []string {
-	names := make([]string, 0, len(methods))
-	for name := range methods {
+	names := make([]string, 0, len(p.methods))
+	for name := range p.methods {
 		if name != "policy/check" || p.o.Check != nil {
 			names = append(names, name)
 		}
@@ -126,7 +126,7 @@ func (p *peer) events(s *Session, r *request) (tool.Events, func()) {
 		CallID: string(r.id),
 		Update: func(u tool.Update) { p.out.offer("tools/update", update{r.id, u.Text, u.Details}) },
 		Terminal: func(t *sandbox.Terminal) {
-			if h, err := p.hold(s, t); err == nil { // else nobody can type into it
+			if h, err := p.hold(s, t, ""); err == nil { // else nobody can type into it
 				shown = h
 				p.out.offer("pty/started", ptyStarted{Terminal: h.id, Session: s.ID, Request: r.id})
 			}

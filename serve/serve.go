@@ -147,7 +147,9 @@ type TerminalRequest struct {
 type Terminal interface {
 	keyboard
 	display
+	transcript
 	process
+	outcome
 }
 
 type keyboard interface {
@@ -158,13 +160,21 @@ type keyboard interface {
 
 type display interface {
 	Screen() screen.Snapshot
-	Text() string
 	Resize(ctx context.Context, size screen.Size) error
+}
+
+type transcript interface {
+	Text() string
+	TextFrom(from int64) (text string, begin int64)
 }
 
 type process interface {
 	WaitFor(ctx context.Context, until sandbox.Until) (sandbox.Event, error)
 	Kill()
+}
+
+type outcome interface {
+	Done() <-chan struct{}
 	Wait() (sandbox.Result, error)
 }
 
