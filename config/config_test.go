@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
 		Output:  config.Output{Window: 50 << 10},
 		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
-		PTY:     config.PTY{KillKeys: "esc esc"},
+		PTY:     config.PTY{KillKeys: "esc esc", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},

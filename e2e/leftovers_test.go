@@ -97,13 +97,17 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("process %d: %s", p.pid, p.command) }
 
-// of reports whether a script started it on the host; "" stands for any script.
+// of reports whether a script started it on the host; "" stands for any script. The
+// holder of a terminal has next to no environment, and the script's directory in it.
 func (p process) of(work string) bool {
 	mark := scriptVariable + "="
 	if work != "" {
 		mark += work + "\x00"
 	}
-	return bytes.Contains(append(append([]byte{0}, p.environ...), 0), []byte("\x00"+mark))
+	if bytes.Contains(append(append([]byte{0}, p.environ...), 0), []byte("\x00"+mark)) {
+		return true
+	}
+	return strings.Contains(p.command, " pty hold ") && bytes.Contains(p.environ, []byte("XDG_STATE_HOME="+work))
 }
 
 // processes lists what a filter picks of all processes but this one.

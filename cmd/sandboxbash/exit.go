@@ -96,6 +96,9 @@ func judge(err error) verdict {
 	if e, ok := errors.AsType[*exec.Error](err); ok {
 		return judgeExec(e)
 	}
+	if e, ok := errors.AsType[*handoverError](err); ok {
+		return e.verdict()
+	}
 	if e, ok := errors.AsType[*usageError](err); ok {
 		return verdict{statusUsage, exec.NotStarted, "usage", e.todo}
 	}
@@ -115,6 +118,8 @@ func judge(err error) verdict {
 		v = verdict{statusUsage, exec.NotStarted, "unknown-job", "list the jobs with `sandboxbash job ls`"}
 	case errors.Is(err, sandbox.ErrJobRunning):
 		v = verdict{statusUsage, exec.NotStarted, "job-running", "end it first with `sandboxbash job kill`"}
+	case errors.Is(err, errUnknownTerminal):
+		v = verdict{statusUsage, exec.NotStarted, "unknown-terminal", "list the terminals with `sandboxbash pty ls`, or start one with `sandboxbash pty start`"}
 	case errors.Is(err, sink.ErrNotFound):
 		v = verdict{statusUsage, exec.NotStarted, "unknown-artifact", "list the artifacts with `sandboxbash artifact ls`"}
 	case isImage(err):

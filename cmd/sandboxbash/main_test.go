@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	goleak.VerifyTestMain(m,
-		// A read of a terminal or pipe that nobody writes to stays, as script says.
-		goleak.IgnoreAnyFunction("github.com/sandboxbash/sandboxbash/cmd/sandboxbash.(*app).script.func1"))
+		// A read of a terminal or pipe that nobody writes to stays, as readAll says.
+		goleak.IgnoreAnyFunction("github.com/sandboxbash/sandboxbash/cmd/sandboxbash.readAll.func1"))
 }
 
 // interrupted is a context as the first signal leaves it.

@@ -61,7 +61,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse(fmt.Sprintf("see `%s --help`; a script that begins with - goes behind --", cmd.CommandPath()), "%v", err)
 	})
-	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.artifactCommand(), a.imageCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
+	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.ptyCommand(), a.artifactCommand(), a.imageCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
 	completeChoices(root)
 	return root
 }

@@ -31,23 +31,29 @@ func (a *app) script(ctx context.Context, args []string) (text string, rest []st
 	if a.cfg.Run.Stdin {
 		return "", nil, misuse("give the script as a word or with --file FILE", "standard input cannot be both the script and the command's own (--stdin)")
 	}
+	b, err := readAll(ctx, a.stdin, wire.MaxScript+1)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("read the script from standard input: %w", err)
+	}
+	return string(b), args, err
+}
+
+// readAll reads up to so many bytes, unless ctx ends before.
+func readAll(ctx context.Context, r io.Reader, most int64) ([]byte, error) {
 	type read struct {
 		b   []byte
 		err error
 	}
 	done := make(chan read, 1)
 	go func() { // a terminal's read does not end with ctx; the process does
-		b, err := io.ReadAll(io.LimitReader(a.stdin, wire.MaxScript+1))
+		b, err := io.ReadAll(io.LimitReader(r, most))
 		done <- read{b, err}
 	}()
 	select {
 	case r := <-done:
-		if r.err != nil {
-			return "", nil, fmt.Errorf("read the script from standard input: %w", r.err)
-		}
-		return string(r.b), args, nil
+		return r.b, r.err
 	case <-ctx.Done():
-		return "", nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 

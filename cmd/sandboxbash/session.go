@@ -296,6 +296,7 @@ func (a *app) stopCommand() *cobra.Command {
 	addFlags(cmd, "quiet")
 	cmd.RunE = a.asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		return a.each(args, func(id string) (string, error) {
+			a.endTerminals(ctx, sessions, id)
 			info, err := sessions.Stop(ctx, id)
 			return info.ID, err
 		})
@@ -325,11 +326,17 @@ func (a *app) reapCommand() *cobra.Command {
 		Use: "reap", Short: "Remove what is left of sessions whose owner has gone",
 		Long: `Remove what is left of sessions: containers that have ended, or that were never
 used and whose owner has gone, and workspaces without a container. Prints their ids.
+Sockets of terminals whose holder has died are removed too.
 Every command that starts a session does the same first.`,
 		Example: "  sandboxbash session reap",
 		Args:    words(0, 0, "no arguments"),
 	}
 	cmd.RunE = a.asks(func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
+		if dir, err := a.terminalDir(); err == nil {
+			if err := a.prune(ctx, dir); err != nil {
+				return err
+			}
+		}
 		reaped, err := sessions.Reap(ctx)
 		for _, id := range reaped {
 			fmt.Fprintln(a.stdout, id)
