@@ -32,6 +32,8 @@ type serveHost struct {
 	urls     tool.URLs
 	scratch  string // a directory of this process, for local://
 
+	unscratch func() error // removes it
+
 	rows   sync.Mutex // one question to the policy at a time
 	mu     sync.Mutex
 	engine *sandbox.Engine // guarded by mu; nil until it was found
@@ -55,7 +57,7 @@ func (a *app) newServeHost(settings tool.Settings, spec sandbox.Spec) (*serveHos
 	if h.urls, err = a.agentURLs(); err != nil {
 		return nil, err
 	}
-	if h.scratch, err = os.MkdirTemp("", "sandboxbash-serve-"); err != nil {
+	if h.scratch, h.unscratch, err = newScratch(); err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
@@ -296,7 +298,7 @@ func (h *serveHost) close() error {
 	h.mu.Lock()
 	engine := h.engine
 	h.mu.Unlock()
-	err := os.RemoveAll(h.scratch)
+	err := h.unscratch()
 	if engine != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
