@@ -13,7 +13,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=10m
 
-.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross clean
+.PHONY: help build quickstart test check fmt e2e lint fuzz bench conformance conformance-page vuln runner verify-runner cross clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,17 @@ fuzz: ## each fuzz test for $(FUZZ)
 
 bench: build ## measure, and write docs/benchmarks.md
 	$(GO) run ./e2e/bench -binary $(BIN) -out docs/benchmarks.md
+
+# A target is a file or one of conformance/targets; ARGS are further flags.
+conformance: ## ask a tool the black-box scenarios: TARGET=docker-exec, bash, FILE, … (ours if not given)
+	@case "$(TARGET)" in ''|sandboxbash) $(MAKE) --no-print-directory build ;; esac
+	$(GO) run ./conformance $(ARGS) $(or $(TARGET),sandboxbash)
+
+# The other tools get the image that ours has.
+conformance-page: build ## ask all tools that run here, and write docs/conformance.md
+	$(BIN) image host
+	$(GO) run ./conformance -slow -page docs/conformance.md -var image="$$(docker image ls -q 'sandboxbash/host' | head -n 1)" \
+	  sandboxbash docker-exec docker-exec-timeout bwrap unshare bash || [ $$? = 1 ] # some fail
 
 vuln: ## known vulnerabilities in what we depend on
 	$(TOOL) govulncheck ./...
