@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -15,7 +16,8 @@ const settleTime = 10 * time.Second
 
 // Reap removes what is left of sessions: containers of ours that have exited,
 // those that were never started or are paused and whose owner is gone past
-// their lease, and volumes without a container. It returns the ids. A running
+// their lease, and volumes without a container, with what was to fill them. It
+// returns the ids. A running
 // session ends itself when its lease is over.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	all, err := e.containers(ctx)
@@ -91,9 +93,40 @@ func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
 		if _, err := e.docker.Container(ctx, namePrefix+id); !errors.Is(err, engine.ErrNotFound) {
 			continue
 		}
-		if err := e.removeVolume(ctx, v.Name); err != nil && !errors.Is(err, engine.ErrNotFound) {
+		err = e.removeFillers(ctx, v.Name, now)
+		if err == nil {
+			err = e.removeVolume(ctx, v.Name)
+		}
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeFillers removes the containers that package images makes to fill or clear
+// a volume, and that a process has left when it was killed over that: they hold
+// the volume for ever.
+func (e *Engine) removeFillers(ctx context.Context, volume string, now time.Time) error {
+	all, err := e.docker.Containers(ctx, map[string]string{labelRole: "filler"})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range all {
+		if !fills(c, volume) || c.Status == "running" || now.Sub(c.Created).Abs() < settleTime {
+			continue
+		}
+		if err := e.docker.RemoveContainer(ctx, c.ID); err != nil && !errors.Is(err, engine.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fills reports whether a container with the label of one that fills or clears a
+// volume is one: an image can carry our labels.
+func fills(c engine.ContainerState, volume string) bool {
+	return (strings.HasPrefix(c.Name, namePrefix+"fill-") || strings.HasPrefix(c.Name, namePrefix+"clear-")) &&
+		len(c.Mounts) == 1 && c.Mounts[0].Type == "volume" && c.Mounts[0].Source == volume
 }

@@ -196,6 +196,48 @@ func TestReapVolumes(t *testing.T) {
 	})
 }
 
+// A process that is killed while it fills a volume leaves the container that it does
+// this with, which holds the volume.
+func TestReapFillers(t *testing.T) {
+	t.Parallel()
+	const volume = namePrefix + testID
+	for _, tt := range []struct {
+		name   string
+		change func(*engine.ContainerState)
+		want   bool // removed
+	}{
+		{"left behind", nil, true},
+		{"left behind while it cleared", func(c *engine.ContainerState) { c.Name, c.Status = "sandboxbash-clear-x", "exited" }, true},
+		{"made just now", func(c *engine.ContainerState) { c.Created = time.Now() }, false},
+		{"it runs", func(c *engine.ContainerState) { c.Name, c.Status = "sandboxbash-clear-x", "running" }, false},
+		{"of another volume", func(c *engine.ContainerState) { c.Mounts[0].Source = "another" }, false},
+		{"a bind of that name", func(c *engine.ContainerState) { c.Mounts[0].Type = "bind" }, false},
+		{"with more than the volume", func(c *engine.ContainerState) { c.Mounts = append(c.Mounts, engine.Mount{Type: "bind"}) }, false},
+		{"another's name", func(c *engine.ContainerState) { c.Name = "precious" }, false},
+		{"another's role", func(c *engine.ContainerState) { c.Labels[labelRole] = "x" }, false},
+	} {
+		d := newFakeDocker(t)
+		d.volumes[volume] = engine.Volume{Name: volume, Labels: map[string]string{
+			LabelSession: testID, labelRole: "workspace", labelOwner: owner{host: self().host, pid: 1 << 22, start: 1}.String(),
+			labelCreated: time.Now().Add(-time.Minute).Format(time.RFC3339Nano),
+		}}
+		c := engine.ContainerState{
+			ID: "filler", Name: "sandboxbash-fill-x", Labels: map[string]string{labelRole: "filler"}, Status: "created",
+			Created: time.Now().Add(-time.Minute), Mounts: []engine.Mount{{Type: "volume", Source: volume, Target: "/workspace"}},
+		}
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		d.containers[c.ID] = c
+		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil {
+			t.Errorf("%s: Reap() = %v", tt.name, err)
+		}
+		if got := len(d.containers) == 0; got != tt.want {
+			t.Errorf("%s: removed %t; want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	t.Parallel()
 	d := newFakeDocker(t)
