@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"e2e/faultproxy":   {},
 	"e2e/imports":      {},
 	"e2e/probe":        {"e2e/probe/expect"},
+	"e2e/soak":         {"e2e/engines", "e2e/faultproxy"},
 	"e2e/probe/expect": {},
 	"e2e/bench":        {"engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
 }
