@@ -164,6 +164,31 @@ func TestRunBlockedWriter(t *testing.T) {
 	})
 }
 
+// Output that is late, because the engine or the way to it has stood still, is not
+// taken for output that nobody takes.
+func TestRunLateOutput(t *testing.T) {
+	for name, late := range map[string]time.Duration{"at once": 0, "behind the grace": 2 * DefaultGrace, "late": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeRunner{on: func(*fakeRunner, wire.Request) {}, onKill: func(f *fakeRunner, kill wire.Kill) {
+					time.Sleep(late)
+					f.send(wire.TypeStdout, []byte("all of it"))
+					f.exit(wire.Exit{Seq: kill.Seq, Code: 3, Stdout: 9})
+				}}
+				r := open(t, f)
+				defer r.Close()
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, ErrTimeout)
+				defer cancel()
+				var out bytes.Buffer
+				got, err := r.Run(ctx, Command{Stdout: &out})
+				if err != nil || got.Reason != Exited || got.Code != 3 || got.Dropped != 0 || out.String() != "all of it" {
+					t.Errorf("Run() = %+v, %v, output %q; want it exited with 3 and nothing dropped", got, err, out.String())
+				}
+			})
+		})
+	}
+}
+
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

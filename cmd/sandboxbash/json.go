@@ -51,8 +51,9 @@ type usageJSON struct {
 }
 
 type bytesJSON struct {
-	Stdout int64 `json:"stdout"`
-	Stderr int64 `json:"stderr"`
+	Stdout  int64 `json:"stdout"`
+	Stderr  int64 `json:"stderr"`
+	Dropped int64 `json:"dropped,omitempty"` // of these: not taken in time, and lost
 }
 
 type artifactJSON struct {
@@ -112,7 +113,7 @@ func newResultJSON(res sandbox.Result, err error) resultJSON {
 	j.Reason = &res.Reason
 	j.WallTimeMs = res.Elapsed.Milliseconds()
 	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
-	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr}
+	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr, Dropped: res.Dropped}
 	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
 	switch res.Reason { //nolint:exhaustive // the others have no exit code
 	case exec.Exited, exec.Signalled, exec.OOMKilled:

@@ -52,7 +52,7 @@ func TestResultJSON(t *testing.T) {
 			"timed out, with all that can be said",
 			sandbox.Result{
 				Session: "s1", Killed: "kill", Room: true,
-				Status: exec.Status{Reason: exec.TimedOut, Signal: 9, Left: 2, Stdout: 10},
+				Status: exec.Status{Reason: exec.TimedOut, Signal: 9, Left: 2, Stdout: 10, Dropped: 3},
 				Output: sink.Output{
 					Stdout: sink.Stream{
 						Head: "end", Binary: true,
@@ -65,7 +65,7 @@ func TestResultJSON(t *testing.T) {
 				},
 			},
 			nil,
-			`{"stdout":"end","stderr":"","reason":"timed-out","exitCode":null,"signal":"SIGKILL","wallTimeMs":0,"usage":{"cpuMs":0,"maxRssBytes":0},"bytes":{"stdout":10,"stderr":0},"binary":true,"killed":"kill","leftoversKilled":true,"background":2,"session":"s1","artifact":{"id":"4","path":"/a/4.bash.log","bytes":9,"complete":false,"cause":"no space left"},"truncation":{"stdout":{"direction":"tail","truncatedBy":"bytes","totalLines":1,"totalBytes":10,"outputLines":1,"outputBytes":3,"shownRange":{"start":1,"end":1},"elidedBytes":7}}}`,
+			`{"stdout":"end","stderr":"","reason":"timed-out","exitCode":null,"signal":"SIGKILL","wallTimeMs":0,"usage":{"cpuMs":0,"maxRssBytes":0},"bytes":{"stdout":10,"stderr":0,"dropped":3},"binary":true,"killed":"kill","leftoversKilled":true,"background":2,"session":"s1","artifact":{"id":"4","path":"/a/4.bash.log","bytes":9,"complete":false,"cause":"no space left"},"truncation":{"stdout":{"direction":"tail","truncatedBy":"bytes","totalLines":1,"totalBytes":10,"outputLines":1,"outputBytes":3,"shownRange":{"start":1,"end":1},"elidedBytes":7}}}`,
 		},
 		{
 			"lost, with partial output",
