@@ -5,6 +5,7 @@ BIN     := bin/sandboxbash
 RUNNERS := images/runner/runner-linux-amd64.gz images/runner/runner-linux-arm64.gz
 TOOL    := $(GO) tool -modfile=tools/go.mod
 FUZZ    ?= 10s
+MINUTES ?= 10
 
 # Equal bytes come from equal compilers: the one that go.mod names.
 EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
@@ -13,7 +14,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=10m
 
-.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross clean
+.PHONY: help build quickstart test check fmt e2e lint fuzz bench soak vuln runner verify-runner cross clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,9 @@ fuzz: ## each fuzz test for $(FUZZ)
 
 bench: build ## measure, and write docs/benchmarks.md
 	$(GO) run ./e2e/bench -binary $(BIN) -out docs/benchmarks.md
+
+soak: build ## kills, dead hosts, load, leaks and $(MINUTES) minutes of a nemesis, into docs/reliability.md
+	$(GO) run ./e2e/soak -binary $(BIN) -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only $(ONLY)) -out docs/reliability.md
 
 vuln: ## known vulnerabilities in what we depend on
 	$(TOOL) govulncheck ./...

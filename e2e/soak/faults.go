@@ -48,17 +48,12 @@ var hardware = []harm{
 		return n.docker(ctx, "rm", "-f", s.name())
 	}},
 	{faultPause, true, func(ctx context.Context, n *nemesisRun, s *slot, d time.Duration) error {
-		err := n.docker(ctx, "pause", s.name())
+		now := s.current()
+		err := n.docker(ctx, "pause", now.container)
 		sleep(ctx, d)
-		return errors.Join(err, n.docker(context.WithoutCancel(ctx), "unpause", s.name()))
+		return errors.Join(err, n.unpause(ctx, now))
 	}},
-	{faultShim, true, func(_ context.Context, n *nemesisRun, s *slot, _ time.Duration) error {
-		p, err := os.FindProcess(n.engine.Shims()[s.current().container])
-		if err != nil || p.Pid == 0 {
-			return fmt.Errorf("session %s has no shim: %w", s.current().id, err)
-		}
-		return p.Kill()
-	}},
+	{faultShim, true, func(_ context.Context, n *nemesisRun, s *slot, _ time.Duration) error { return n.killShim(s.current()) }},
 	{faultOOM, true, func(ctx context.Context, n *nemesisRun, s *slot, _ time.Duration) error {
 		_, err := n.direct.exec(ctx, s.current().id, "--timeout", "5s", "exec tail /dev/zero")
 		return err
@@ -101,6 +96,31 @@ var network = []harm{
 		sleep(ctx, d)
 		return errors.Join(err, os.Remove(file))
 	}},
+}
+
+func (n *nemesisRun) killShim(s *session) error {
+	pid := n.engine.Shims()[s.container]
+	if pid == 0 {
+		return fmt.Errorf("session %s has no shim", s.id)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
+}
+
+// unpause ends a pause. A shim that is asked to start an exec while its container is
+// being frozen can hang, and with it all that is asked of that container after (seen with
+// containerd 1.6 on cgroup v1): then it is killed, which is another fault.
+func (n *nemesisRun) unpause(ctx context.Context, s *session) error {
+	err := n.docker(context.WithoutCancel(ctx), "unpause", s.container)
+	if !errors.Is(err, errEngineHangs) {
+		return err
+	}
+	over := n.history.hurt(faultShim, s.id)
+	defer over()
+	return errors.Join(err, n.killShim(s))
 }
 
 // calls are those that meet a fault of the proxy, some of them at a time.

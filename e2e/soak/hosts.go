@@ -81,7 +81,7 @@ var lives = []life{
 func hosts(ctx context.Context, l *lab) (s section, err error) {
 	l = l.at("home-of-hosts", "")
 	s = section{title: "Host processes killed", text: "The process of ours that runs a command is killed with SIGKILL at a random point of its life " +
-		"(the points are spread over the time that this takes undisturbed) and can clear up nothing. Then its commands must end, by the lease at the latest; " +
+		"(the points are spread over half as much again as this has taken once) and can clear up nothing. Then its commands must end, by the lease at the latest; " +
 		"artifacts must be whole or marked; every job must have run once and have its true outcome or never have begun; `session reap` must leave nothing; " +
 		"and neighbours must not have noticed."}
 	if err := os.Mkdir(filepath.Join(l.dir, "copied"), 0o755); err != nil {
@@ -118,23 +118,44 @@ func hosts(ctx context.Context, l *lab) (s section, err error) {
 	return s, judgeHosts(ctx, l, &s, killed, shared, neighbour, before)
 }
 
-// undisturbed measures how long each life takes.
+// undisturbed measures how long each life takes among as many others as there will be
+// when they are killed.
 func undisturbed(ctx context.Context, l *lab, shared *session) ([]time.Duration, error) {
-	var spans []time.Duration
-	for i, life := range lives {
-		h := &mortal{l: l, shared: shared, mark: fmt.Sprintf("undisturbed-%x-%d", l.seed, i)}
-		if life.before != nil {
-			if err := life.before(ctx, h); err != nil {
-				return nil, err
+	spans := make([]time.Duration, len(lives))
+	errs := make([]error, len(lives))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range hostWorkers {
+		workers.Go(func() {
+			for i := range next {
+				spans[i], errs[i] = spanOf(ctx, l, shared, i)
 			}
-		}
-		start := time.Now()
-		if _, err := l.cli(ctx, life.args(h)...); err != nil {
-			return nil, fmt.Errorf("%s: %w", life.name, err)
-		}
-		spans = append(spans, time.Since(start))
+		})
 	}
-	return spans, nil
+	for i := range lives {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return spans, errors.Join(errs...)
+}
+
+// longer is by how much a life may take longer than it has once: points are spread
+// over all of it and a little more.
+const longer = 1.5
+
+func spanOf(ctx context.Context, l *lab, shared *session, i int) (time.Duration, error) {
+	h := &mortal{l: l, shared: shared, mark: fmt.Sprintf("undisturbed-%x-%d", l.seed, i)}
+	if before := lives[i].before; before != nil {
+		if err := before(ctx, h); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	if _, err := l.cli(ctx, lives[i].args(h)...); err != nil {
+		return 0, fmt.Errorf("%s: %w", lives[i].name, err)
+	}
+	return time.Duration(longer * float64(time.Since(start))), nil
 }
 
 // dead is a host process that was killed.

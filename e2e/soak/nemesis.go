@@ -54,8 +54,16 @@ func (n *nemesisRun) keepServer(s *server) {
 	n.servers = append(n.servers, s)
 }
 
+// errEngineHangs is returned for a call that the engine itself does not answer.
+var errEngineHangs = errors.New("the engine does not answer")
+
 func (n *nemesisRun) docker(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 15*time.Second, errEngineHangs)
+	defer cancel()
 	_, err := n.direct.docker(ctx, args...)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: docker %s", context.Cause(ctx), strings.Join(args, " "))
+	}
 	return err
 }
 
@@ -86,7 +94,7 @@ func nemesis(ctx context.Context, l *lab) (s section, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, unmount()) }()
-	if _, err := n.direct.cli(ctx, "image", "host"); err != nil {
+	if err := n.prepare(ctx); err != nil {
 		return s, err
 	}
 	if n.history, err = newHistory(l.history); err != nil {
@@ -110,6 +118,17 @@ func nemesis(ctx context.Context, l *lab) (s section, err error) {
 		return s, fmt.Errorf("%w\nhistory: %s", err, l.history)
 	}
 	return s, nil
+}
+
+// prepare makes what sessions share, while nothing hinders it but a busy machine.
+func (n *nemesisRun) prepare(ctx context.Context) error {
+	var err error
+	for range 3 {
+		if _, err = n.direct.cli(ctx, "run", "true"); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // judgeHistory checks the history, and counts.

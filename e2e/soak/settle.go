@@ -22,6 +22,9 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 	for _, c := range n.servers {
 		c.kill() // a client that has ended is no error
 	}
+	for _, s := range n.sessions { // before its lease can be over
+		n.last(ctx, s)
+	}
 	for _, s := range n.slots {
 		n.collect(ctx, s)
 		for _, a := range s.pending { // still not told: that is for the checker
@@ -32,9 +35,6 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 	}
 	alive := n.untilGone()
 	n.facts(alive)
-	for _, s := range n.sessions {
-		n.last(ctx, s)
-	}
 	return n.clear(ctx)
 }
 
@@ -88,7 +88,9 @@ func (n *nemesisRun) facts(alive map[int]int) {
 // last records what a session is when all is over.
 func (n *nemesisRun) last(ctx context.Context, s *session) {
 	e := event{Type: last, Session: s.id}
-	r, err := n.l.exec(ctx, s.id, "echo works")
+	call, cancel := patient()
+	defer cancel()
+	r, err := n.l.exec(call, s.id, "echo works")
 	e.Works = err == nil && r.Stdout == "works\n"
 	if !e.Works {
 		e.Outcome, e.Cause = r.outcome(), r.cause()
