@@ -92,13 +92,14 @@ func (e *Engine) Host() string { return "unix://" + filepath.Join(e.opts.Dir, "d
 // Dir is the engine's directory.
 func (e *Engine) Dir() string { return e.opts.Dir }
 
-// Log is what the daemon has written, of all its lives.
+// Log is the end of what the daemon has written.
 func (e *Engine) Log() string {
+	const most = 3 << 10 // bytes
 	text, err := os.ReadFile(filepath.Join(e.opts.Dir, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return string(text)
+	return string(text[max(0, len(text)-most):])
 }
 
 // Docker runs Docker's command line on this engine and returns what it prints.
