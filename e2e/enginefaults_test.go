@@ -83,7 +83,8 @@ const jobLines = 160
 
 func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	t.Helper()
-	l := newLedger(t, e.seat)
+	// The lease is what bounds the life of a command that has lost its host.
+	l := newLedger(t, e.seat, "--idle", "15s")
 	job := e.run(t, "run", "--session", l.session, "--background", "--timeout", "2m",
 		fmt.Sprintf(`for i in $(seq %d); do echo line $i; sleep 0.05; done; exit 7`, jobLines))
 	job, _, _ = strings.Cut(job, " ")

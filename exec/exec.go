@@ -181,7 +181,7 @@ type Options struct {
 	// honour its context for the opening only.
 	Open func(ctx context.Context) (io.ReadWriteCloser, error)
 	// Lease is how long a runner, and the container, live without a word from
-	// this process. It must be positive.
+	// this process; a runner, a minute at most. It must be positive.
 	Lease time.Duration
 	// Paused reports whether the container is paused, so that its runners cannot but
 	// be silent. nil: it never is.

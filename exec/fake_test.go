@@ -26,7 +26,8 @@ type fakeRunner struct {
 	frames   []wire.Type    // guarded by mu
 	rest     []byte
 
-	mute atomic.Bool // no sign of life is answered
+	lease time.Duration // that it was given; set before its greeting
+	mute  atomic.Bool   // no sign of life is answered
 
 	// out queues frames: two writers of a pipe would wait for a mutex, which
 	// stops a bubble's clock.
@@ -71,10 +72,12 @@ func (f *fakeRunner) serve() {
 	if err != nil || kind != wire.TypeOpen {
 		return
 	}
-	if open, err := wire.ParseOpen(payload); err != nil || open.Lease <= 0 {
+	open, err := wire.ParseOpen(payload)
+	if err != nil || open.Lease <= 0 {
 		f.t.Errorf("open %+v, %v", open, err)
 		return
 	}
+	f.lease = open.Lease // before the greeting
 	f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
 	for {
 		kind, payload, err := f.in.Next()

@@ -18,6 +18,12 @@ const busyPause = 10 * time.Millisecond
 // heartbeat is the longest time between two signs of life to a runner.
 const heartbeat = 10 * time.Second
 
+// hostLease is how long a runner at most goes on with a command without a word from
+// this process, however long its session's lease is: an engine that is restarted
+// under its containers cuts all streams, and no runner sees an end of its own.
+// It is six heartbeats, for a process of ours may be late.
+const hostLease = time.Minute
+
 // openTime bounds the opening of a runner.
 const openTime = 15 * time.Second
 
@@ -120,7 +126,7 @@ func (p *Pool) openRunner(ctx context.Context) (*Runner, error) {
 	if err != nil {
 		return nil, &Error{Outcome: NotStarted, Cause: CauseEngine, Err: err}
 	}
-	r, err := NewRunner(ctx, stream, p.opts.Lease)
+	r, err := NewRunner(ctx, stream, min(p.opts.Lease, hostLease))
 	if err != nil {
 		return nil, err
 	}

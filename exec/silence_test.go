@@ -79,3 +79,23 @@ func TestPoolSilence(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// Row L4: a runner does not go on without a host for as long as its session does.
+func TestPoolHostLease(t *testing.T) {
+	for _, tt := range []struct{ lease, want time.Duration }{{15 * time.Second, 15 * time.Second}, {2 * time.Hour, time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeRunner{on: echo}
+			p := NewPool(Options{
+				Lease: tt.lease,
+				Open:  func(context.Context) (io.ReadWriteCloser, error) { return newFake(t, f), nil },
+			})
+			defer p.Close()
+			if _, err := p.Run(t.Context(), Command{Script: "x", Stdout: io.Discard}); err != nil {
+				t.Fatal(err)
+			}
+			if f.lease != tt.want {
+				t.Errorf("a runner of a session with a lease of %s was given one of %s; want %s", tt.lease, f.lease, tt.want)
+			}
+		})
+	}
+}

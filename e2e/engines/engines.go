@@ -134,8 +134,11 @@ func (e *Engine) Again(ctx context.Context) error {
 	}, e.opts.Args...)...)
 	e.daemon.Stdout, e.daemon.Stderr = log, log
 	e.daemon.Env = append(os.Environ(), e.opts.Env...)
-	// One that was killed leaves this behind, with a pid that may be another's by now.
+	// One that was killed leaves these behind. The pids may be others' by now, or of
+	// a containerd that has ended and that nobody has waited for: a daemon takes that
+	// for one that runs.
 	_ = os.Remove(in("pid"))
+	_ = os.Remove(in("exec/containerd/containerd.pid"))
 	if err := e.daemon.Start(); err != nil {
 		return err
 	}
@@ -203,7 +206,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the daemon with SIGKILL and waits. What it has started may live on.
+// Kill ends the daemon with SIGKILL and waits for it and its containerd. Shims and
+// containers live on.
 func (e *Engine) Kill() error {
 	if e.daemon == nil || e.daemon.Process == nil {
 		return nil
@@ -212,7 +216,14 @@ func (e *Engine) Kill() error {
 		return err
 	}
 	<-e.exited
-	return nil
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := e.Containerd(); err != nil { // it ends with its daemon
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the containerd of the engine at %s lives on", e.opts.Dir)
+		}
+	}
 }
 
 // Close stops the engine, and ends everything that it has left: containers that
