@@ -19,7 +19,8 @@ type engineFault struct {
 	do   func(ctx context.Context, e *ownEngine, l *ledger) error
 	// lives is whether the container, and with it a job, outlives it.
 	lives bool
-	want  []string // what may be told of the command that ran
+	sleep int      // seconds, of the command that runs
+	want  []string // what may be told of it
 }
 
 // How soon the end of a command is told whose engine has gone.
@@ -69,10 +70,10 @@ func TestLiveRestore(t *testing.T) {
 	e := newOwnEngine(t, engines.Options{LiveRestore: true})
 	unknown := []string{"outcome-unknown"}
 	for _, fault := range []engineFault{
-		{"restarted", restart, true, unknown},
-		{"killed and started", killAndStart, true, unknown},
-		{"containerd killed", killContainerd, true, []string{"outcome-unknown", "exited"}},
-		{"shim killed", killShim, false, []string{"outcome-unknown", "session-lost"}},
+		{"restarted", restart, true, 300, unknown},
+		{"killed and started", killAndStart, true, 300, unknown},
+		{"containerd killed", killContainerd, true, 5, []string{"outcome-unknown", "exited"}},
+		{"shim killed", killShim, false, 300, []string{"outcome-unknown", "session-lost"}},
 	} {
 		t.Run(fault.name, func(t *testing.T) { underFault(t, e, fault) })
 	}
@@ -88,7 +89,7 @@ func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	job := e.run(t, "run", "--session", l.session, "--background", "--timeout", "2m",
 		fmt.Sprintf(`for i in $(seq %d); do echo line $i; sleep 0.05; done; exit 7`, jobLines))
 	job, _, _ = strings.Cut(job, " ")
-	victim, cmd := l.start(t, "sleep 300")
+	victim, cmd := l.start(t, fmt.Sprintf("sleep %d", fault.sleep))
 	began := time.Now()
 	if err := fault.do(t.Context(), e, l); err != nil {
 		t.Fatalf("%v\n%s", err, e.Log())

@@ -30,7 +30,9 @@ func (p point) rule(f faultproxy.Fault) faultproxy.Rule {
 	return faultproxy.Rule{Method: p.method, Path: regexp.MustCompile(p.path), Fault: f}
 }
 
-func (p point) stream() bool { return strings.HasSuffix(p.path, "/start$") && strings.HasPrefix(p.path, "^/exec/") }
+func (p point) stream() bool {
+	return strings.HasSuffix(p.path, "/start$") && strings.HasPrefix(p.path, "^/exec/")
+}
 
 var (
 	idPattern    = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
