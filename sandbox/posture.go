@@ -24,7 +24,7 @@ func (e *PostureError) Error() string {
 // settle makes a fresh container ready for its first command: its confinement is
 // checked from inside, and its user gets a home.
 func (s *Session) settle(ctx context.Context, unenforced []string) error {
-	report, err := s.helper(ctx, "posture")
+	report, err := s.helper(ctx, "posture", maskedPaths...)
 	if err != nil {
 		return fmt.Errorf("session %s: posture: %w", s.ID(), err)
 	}
@@ -76,6 +76,9 @@ func (s *Session) expect(unenforced []string) expectation {
 	}
 	for _, name := range []string{"unshare", "mount", "io_uring", "keyctl", "bpf", "userfaultfd", "af_alg", "af_vsock", "af_packet", "kill_init", "ptrace"} {
 		want.oneOf["try."+name] = refused
+	}
+	for _, path := range maskedPaths {
+		want.oneOf["masked."+path] = []string{"nothing", "closed"}
 	}
 	if l.Network == NetworkNone {
 		want.exact["interfaces"] = "lo"

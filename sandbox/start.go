@@ -70,6 +70,11 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(p.image.Env), Programs: p.programs != "",
 	}
 	shape := containerShape(id, spec, p, l, time.Now())
+	if p.plainTmpfs {
+		if shape.Spec.Mounts, err = e.inVolumes(ctx, id, shape.Spec.Mounts); err != nil {
+			return nil, errors.Join(err, e.discardVolumes(ctx, id))
+		}
+	}
 	container, err := e.launch(ctx, id, shape, spec, p.image.Arch)
 	if err != nil {
 		return nil, errors.Join(err, e.discardVolumes(ctx, id))
@@ -109,6 +114,7 @@ type provision struct {
 	programs   string // volume, or ""
 	notes      []string
 	unenforced []string
+	plainTmpfs bool // of engine.Info
 }
 
 // provide gets the image, the volumes that sessions share and the workspace's,
@@ -144,7 +150,7 @@ func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision,
 	if err := group.Wait(); err != nil {
 		return p, err
 	}
-	p.unenforced = info.Unenforced
+	p.unenforced, p.plainTmpfs = info.Unenforced, info.PlainTmpfs
 	return p, spec.fit(info)
 }
 

@@ -17,8 +17,8 @@ import (
 // posture prints what confines a command, one "key=value" a line, read by the
 // kernel's word and by trying. It runs as the session's user, started the way
 // commands are, before the first of them; the host compares it with what it
-// has asked the engine for.
-func posture(w io.Writer) error {
+// has asked the engine for. Paths are those that are to be masked.
+func posture(w io.Writer, paths []string) error {
 	out := bufio.NewWriter(w)
 	if err := printStatus(out); err != nil {
 		return err
@@ -28,6 +28,9 @@ func posture(w io.Writer) error {
 	}
 	printLimits(out)
 	printTries(out)
+	for _, path := range paths {
+		fmt.Fprintf(out, "masked.%s=%s\n", path, look(path))
+	}
 	interfaces, err := os.ReadDir("/sys/class/net")
 	if err != nil {
 		return err
@@ -104,6 +107,28 @@ func printLimits(w io.Writer) {
 		if unix.Getrlimit(resource, &limit) == nil {
 			fmt.Fprintf(w, "rlimit.%s=%d:%d\n", name, limit.Cur, limit.Max)
 		}
+	}
+}
+
+// look tells what there is to read at a path: "nothing", also where there is no
+// such path, "something", or "closed" to this user. It does not wait for what a
+// file of the kernel's may say later.
+func look(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), path)
+		defer f.Close()
+		if _, err = f.Readdirnames(1); errors.Is(err, unix.ENOTDIR) {
+			_, err = f.Read(make([]byte, 1))
+		}
+	}
+	switch {
+	case err == nil:
+		return "something"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return "closed"
+	default:
+		return "nothing"
 	}
 }
 

@@ -41,10 +41,8 @@ func serve(stdin, stdout *os.File) error {
 	if err := harden(); err != nil {
 		return err
 	}
-	// Whatever a command starts stays below this process, however often it
-	// forks or starts sessions.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl PR_SET_CHILD_SUBREAPER: %w", err)
+	if err := adoptOrphans(); err != nil {
+		return err
 	}
 	s, err := newServer()
 	if err != nil {

@@ -191,6 +191,7 @@ func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 		SecurityOpts:   info.SecurityOptions,
 		Unenforced:     unenforced(info),
 		Warnings:       info.Warnings,
+		PlainTmpfs:     product(version) == "podman",
 	}
 	for name := range info.Runtimes {
 		out.Runtimes = append(out.Runtimes, name)

@@ -27,7 +27,7 @@ func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (en
 	if err != nil {
 		return "", nil, err
 	}
-	if image.podman, err = c.isPodmanFor(ctx, image); err != nil {
+	if image.podman, err = c.isPodman(ctx); err != nil {
 		return "", nil, err
 	}
 	cfg, host, err := translate(op, want, image)
@@ -36,6 +36,9 @@ func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (en
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if image.podman {
+		return c.createOnPodman(ctx, op, want.Name, cfg, host)
+	}
 	made, err := c.api.ContainerCreate(ctx, cfg, host, &network.NetworkingConfig{}, nil, want.Name)
 	if err != nil {
 		return "", nil, fail(ctx, op, err)
@@ -65,14 +68,6 @@ func (c *Client) defaults(ctx context.Context, id engine.ImageID) (imageDefaults
 	}
 	slices.Sort(out.volumes)
 	return out, nil
-}
-
-// isPodmanFor asks only when the answer matters.
-func (c *Client) isPodmanFor(ctx context.Context, image imageDefaults) (bool, error) {
-	if len(image.env) == 0 {
-		return false, nil
-	}
-	return c.isPodman(ctx)
 }
 
 // StartContainer starts a container. One that runs already is no error.

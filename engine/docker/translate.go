@@ -85,6 +85,9 @@ func translate(op string, want engine.Container, image imageDefaults) (*containe
 		return nil, nil, err
 	}
 	shadow(host, image.volumes)
+	if image.podman {
+		forPodman(host)
+	}
 	return cfg, host, nil
 }
 

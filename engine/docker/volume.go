@@ -15,11 +15,17 @@ import (
 // that name already, the engine keeps that as it is and this is no error; Volume
 // tells whose it is.
 func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
+	podman, err := c.isPodman(ctx)
+	if err != nil {
+		return err
+	}
+	options := want.Options
+	if podman {
+		options = volumeForPodman(want)
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := c.api.VolumeCreate(ctx, volume.CreateOptions{
-		Name: want.Name, Driver: "local", DriverOpts: want.Options, Labels: want.Labels,
-	})
+	_, err = c.api.VolumeCreate(ctx, volume.CreateOptions{Name: want.Name, Driver: "local", DriverOpts: options, Labels: want.Labels})
 	return fail(ctx, "create volume "+want.Name, err)
 }
 
