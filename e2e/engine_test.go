@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 // for the program.
 type ownEngine struct {
 	*engines.Engine
-	home string
+	seat
 }
 
 // newOwnEngine starts one, which is closed with the test.
@@ -46,7 +45,7 @@ func newOwnEngine(t *testing.T, opts engines.Options) *ownEngine {
 			t.Error(err)
 		}
 	})
-	return &ownEngine{Engine: e, home: t.TempDir()}
+	return &ownEngine{Engine: e, seat: seat{host: e.Host(), home: t.TempDir()}}
 }
 
 // stop ends the daemon, which ends its containers, and waits.
@@ -65,37 +64,13 @@ func (e *ownEngine) start(t *testing.T) {
 	}
 }
 
-// command is the program, speaking to this engine, with a home of its own.
-func (e *ownEngine) command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, filepath.Join(built, "sandboxbash"), args...)
-	cmd.Env = append(os.Environ(), "DOCKER_HOST="+e.Host(), "HOME="+e.home, "XDG_STATE_HOME="+e.home, "XDG_CONFIG_HOME="+e.home,
-		"XDG_CACHE_HOME="+e.home, "SANDBOXBASH_IMAGE=host", "SANDBOXBASH_QUIET=true")
-	return cmd
-}
-
-// run runs a command that must succeed.
-func (e *ownEngine) run(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := e.command(t, args...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("sandboxbash %q: %v\n%s", args, err, &stderr)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // Scenario 74, row L3: an engine that is restarted under a command gives an error
 // in bounded time, never a result; nothing is run twice; the next session works,
 // and what is left of the old one goes.
 func TestEngineRestart(t *testing.T) {
 	e := newOwnEngine(t, engines.Options{})
 	id := e.run(t, "session", "start", "--workspace", "volume")
-	victim := e.command(t, "session", "exec", "--json=false", id, "echo x >>started; echo before; sleep 60")
+	victim := e.command(t.Context(), "session", "exec", "--json=false", id, "echo x >>started; echo before; sleep 60")
 	out, err := victim.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +96,7 @@ func TestEngineRestart(t *testing.T) {
 	e.start(t)
 
 	// The old session is dead and says so; it is not started again behind anybody's back.
-	lost := e.command(t, "session", "exec", id, "true")
+	lost := e.command(t.Context(), "session", "exec", id, "true")
 	if err := lost.Run(); !errors.As(err, &exit) || exit.ExitCode() != 125 {
 		t.Errorf("a command in the lost session: %v; want exit status 125", err)
 	}

@@ -6,6 +6,7 @@ package faultproxy
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ type Rule struct {
 // Call is one call that was made.
 type Call struct {
 	Method, Path string // path and query, without the version
+	Name         string // of the container or volume that it is to make
 	Fault        string // what it met; empty: nothing
 }
 
@@ -164,6 +166,7 @@ var versionPrefix = regexp.MustCompile(`\A/v[0-9.]+/`)
 // fault notes a call and finds what it meets.
 func (p *Proxy) fault(r *http.Request) Fault {
 	path := versionPrefix.ReplaceAllString(r.URL.RequestURI(), "/")
+	name := newName(r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var met Fault
@@ -176,8 +179,28 @@ func (p *Proxy) fault(r *http.Request) Fault {
 			break
 		}
 	}
-	p.calls = append(p.calls, Call{Method: r.Method, Path: path, Fault: met.String()})
+	p.calls = append(p.calls, Call{Method: r.Method, Path: path, Name: name, Fault: met.String()})
 	return met
+}
+
+// newName is the name of what a call is to make: in the query of a container, in
+// the body of a volume, which is put back.
+func newName(r *http.Request) string {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/containers/create"):
+		return r.URL.Query().Get("name")
+	case strings.HasSuffix(r.URL.Path, "/volumes/create"):
+		const most = 64 << 10 // bytes
+		body, _ := io.ReadAll(io.LimitReader(r.Body, most))
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		var volume struct{ Name string }
+		_ = json.Unmarshal(body, &volume)
+		return volume.Name
+	}
+	return ""
 }
 
 // serve answers one call.
