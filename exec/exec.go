@@ -183,6 +183,9 @@ type Options struct {
 	// Lease is how long a runner, and the container, live without a word from
 	// this process. It must be positive.
 	Lease time.Duration
+	// Paused reports whether the container is paused, so that its runners cannot but
+	// be silent. nil: it never is.
+	Paused func(ctx context.Context) bool
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int
 }

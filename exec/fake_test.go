@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type fakeRunner struct {
 	kills    []wire.Kill    // guarded by mu
 	frames   []wire.Type    // guarded by mu
 	rest     []byte
+
+	mute atomic.Bool // no sign of life is answered
 
 	// out queues frames: two writers of a pipe would wait for a mutex, which
 	// stops a bubble's clock.
@@ -87,6 +90,10 @@ func (f *fakeRunner) take(kind wire.Type, payload []byte) {
 	defer f.mu.Unlock()
 	f.frames = append(f.frames, kind)
 	switch kind {
+	case wire.TypePing:
+		if !f.mute.Load() {
+			f.send(wire.TypePong, nil)
+		}
 	case wire.TypePart:
 		f.rest = append(f.rest, payload...)
 	case wire.TypeRequest:

@@ -179,7 +179,7 @@ func (p *Pool) Fill() {
 }
 
 // beat tells every runner that this process lives, and closes those that have
-// been idle for long.
+// been idle for long, or say nothing any more.
 func (p *Pool) beat() {
 	ticker := time.NewTicker(min(heartbeat, p.opts.Lease/3))
 	defer ticker.Stop()
@@ -204,6 +204,9 @@ func (p *Pool) beat() {
 			p.drop(r)
 		}
 		for _, r := range all {
+			if r.silent.grown(r.ear, time.Now()) {
+				p.helper.Go(func() { p.doubt(r) })
+			}
 			// A runner whose stream is stuck must not hold up the others; its
 			// goroutine ends with the stream.
 			go func() { _ = r.send(wire.TypePing, nil) }()

@@ -26,13 +26,17 @@ type Runner struct {
 	dead chan struct{} // closed when the stream has ended
 	err  error         // why; set before dead is closed
 
+	ear    *ear
+	silent silence // the pool's
+
 	idleSince time.Time // the pool's
 }
 
 // NewRunner shakes hands with the runner at the other end of stream, which it
 // closes if that fails. Its reading goroutine ends with the stream.
 func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
-	r := &Runner{stream: stream, in: wire.NewReader(stream), dead: make(chan struct{})}
+	r := &Runner{stream: stream, ear: &ear{stream: stream}, dead: make(chan struct{})}
+	r.in = wire.NewReader(r.ear)
 	// Close unblocks the read below when ctx ends.
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	err := r.shake(lease)
@@ -139,6 +143,9 @@ func (r *Runner) read() {
 			err = r.handle(kind, payload)
 		}
 		if err != nil {
+			if r.ear.givenUp.Load() {
+				err = errSilent
+			}
 			r.err = err
 			r.stream.Close()
 			return

@@ -244,7 +244,7 @@ func TestFillWorkspaceOwnsTheVolume(t *testing.T) {
 			t.Errorf("FillWorkspace(%v): stat = %q; want %q", owner, got, want)
 		}
 	}
-	if out := mustCommand(t, "ps", "-aq", "--filter", "name=sandboxbash-fill-"); out != "" {
+	if out := mustCommand(t, "ps", "-aq", "--filter", "name=-filler"); out != "" {
 		t.Errorf("fillers left behind: %s", out)
 	}
 }

@@ -141,6 +141,13 @@ func (d *fakeDocker) RemoveContainer(ctx context.Context, id engine.ContainerID)
 	if err := d.begin(ctx, "remove"); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	for other, c := range d.containers {
+		if c.Name == string(id) {
+			id = other
+		}
+	}
+	d.mu.Unlock()
 	d.hangUp(id)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 const settleTime = 10 * time.Second
 
 // Reap removes what is left of sessions: containers of ours that have exited,
-// those that were never started or are paused and whose owner is gone past
-// their lease, and volumes without a container. It returns the ids. A running
+// those that were never started and whose owner is gone, those that are paused and
+// whose owner is gone past their lease, and volumes without a container. It returns the ids. A running
 // session ends itself when its lease is over.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	all, err := e.containers(ctx)
@@ -59,7 +59,9 @@ func dead(state engine.ContainerState, now time.Time) bool {
 	switch state.Status {
 	case "exited", "dead":
 		return abandoned || now.Sub(state.Finished).Abs() > settleTime
-	case "created", "paused":
+	case "created": // and nobody else starts it
+		return abandoned && now.Sub(info.Created).Abs() > settleTime
+	case "paused":
 		since := state.Started
 		if since.Before(info.Created) {
 			since = info.Created

@@ -82,6 +82,9 @@ type workspaces interface {
 	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
 	// ClearWorkspace empties a volume that the engine cannot remove.
 	ClearWorkspace(ctx context.Context, volume string) error
+	// ReleaseWorkspace removes what is left of the making of a volume and keeps the
+	// engine from removing it.
+	ReleaseWorkspace(ctx context.Context, volume string) error
 }
 
 // Images is what this package needs of package images.
@@ -345,6 +348,12 @@ func (e *Engine) remove(ctx context.Context, container engine.ContainerID, id st
 // removeVolume removes a workspace, if need be after emptying it.
 func (e *Engine) removeVolume(ctx context.Context, name string) error {
 	err := e.docker.RemoveVolume(ctx, name)
+	if errors.Is(err, engine.ErrConflict) {
+		if err := e.images.ReleaseWorkspace(ctx, name); err != nil {
+			return err
+		}
+		err = e.docker.RemoveVolume(ctx, name)
+	}
 	if err == nil || errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrConflict) {
 		return err
 	}

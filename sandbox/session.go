@@ -302,6 +302,12 @@ func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
 	return s.engine.docker.OpenExec(ctx, s.container, engine.Exec{Args: serveCommand(), User: "0:0"})
 }
 
+// isPaused asks the engine. One that does not answer says nothing of a pause.
+func (s *Session) isPaused(ctx context.Context) bool {
+	state, err := s.engine.docker.Container(ctx, string(s.container))
+	return err == nil && state.Status == "paused"
+}
+
 // maxHelperOutput bounds what a verb of the runner may answer.
 const maxHelperOutput = 4 << 20 // bytes
 

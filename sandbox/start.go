@@ -223,13 +223,13 @@ func (e *Engine) launch(ctx context.Context, id string, shape engine.Container, 
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return "", errors.Join(err, e.discardContainer(ctx, container))
+		return "", errors.Join(err, e.discardContainer(ctx, id))
 	}
 	err := e.docker.StartContainer(ctx, container)
 	if err == nil {
 		return container, nil
 	}
-	err = errors.Join(explainBind(err, spec), e.discardContainer(ctx, container))
+	err = errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
 	if ctx.Err() != nil {
 		return "", err
 	}
@@ -240,7 +240,7 @@ func (e *Engine) launch(ctx context.Context, id string, shape engine.Container, 
 		err = e.docker.StartContainer(ctx, container)
 	}
 	if err != nil {
-		return "", errors.Join(explainBind(err, spec), e.discardContainer(ctx, container))
+		return "", errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
 	}
 	return container, nil
 }
@@ -255,14 +255,12 @@ func (e *Engine) create(ctx context.Context, shape engine.Container, spec Spec) 
 	return id, explainBind(err, spec)
 }
 
-// discardContainer takes back what create has made, if anything.
-func (e *Engine) discardContainer(ctx context.Context, id engine.ContainerID) error {
-	if id == "" {
-		return nil
-	}
+// discardContainer takes back what create has made, if anything. It goes by the
+// name: an engine may have made a container and not have come to say so.
+func (e *Engine) discardContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
-	return e.docker.RemoveContainer(ctx, id)
+	return e.docker.RemoveContainer(ctx, engine.ContainerID(namePrefix+id))
 }
 
 // explainBind adds what an engine's refusal of a bind usually means.
@@ -277,7 +275,7 @@ func explainBind(err error, spec Spec) error {
 func (e *Engine) session(container engine.ContainerID, info Info) *Session {
 	s := &Session{engine: e, container: container, info: info}
 	s.kept = sync.OnceValues(s.artifacts)
-	s.pool = exec.NewPool(exec.Options{Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead})
+	s.pool = exec.NewPool(exec.Options{Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := e.sessions[info.ID]; old != nil {

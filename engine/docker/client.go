@@ -97,16 +97,18 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	if err := sockets.ConfigureTransport(tr, u.Scheme, u.Host); err != nil {
 		return nil, invalid(op, "%w (%s)", err, end.source)
 	}
+	inner := &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}
 	api, err := client.NewClientWithOpts(
-		client.WithHTTPClient(&http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}),
+		client.WithHTTPClient(inner),
 		client.WithHost(end.host),
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
 		return nil, invalid(op, "%w (%s)", err, end.source)
 	}
+	inner.Transport = answers{inner.Transport} // the options take no other than an http.Transport
 	c := &Client{
-		api: api, transport: tr, http: &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect},
+		api: api, transport: tr, http: &http.Client{Transport: answers{tr}, CheckRedirect: client.CheckRedirect},
 		url: u, address: end.host, configDir: configDir(opts),
 	}
 	if err := c.negotiate(ctx, op, opts.getenv("DOCKER_API_VERSION")); err != nil {
@@ -220,6 +222,10 @@ func runcVersion(v types.Version, info system.Info) string {
 	for _, part := range v.Components {
 		if part.Name == "runc" && part.Version != "" {
 			return part.Version
+		}
+		// Podman has what `runc --version` prints, whole.
+		if number, ok := strings.CutPrefix(part.Version, "runc version "); ok && part.Name == "OCI Runtime (runc)" {
+			return strings.Fields(number + " -")[0]
 		}
 	}
 	return info.RuncCommit.ID

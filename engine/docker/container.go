@@ -21,6 +21,8 @@ import (
 // had to say against it: a warning usually means that a limit was dropped.
 // Nothing that the image configures takes effect, its LABEL apart: the engine
 // merges those in, so a caller sets every label that it will trust.
+// It does not return before the engine has answered, unless ctx ended 4 s ago.
+// After any error but ErrConflict there may be a container of that name.
 func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (engine.ContainerID, []string, error) {
 	op := "create container " + want.Name
 	image, err := ask(ctx, op, func(ctx context.Context) (imageDefaults, error) { return c.defaults(ctx, want.Image) })
@@ -34,7 +36,10 @@ func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (en
 	if err != nil {
 		return "", nil, err
 	}
-	ctx, cancel := bounded(ctx)
+	if ctx.Err() != nil {
+		return "", nil, fail(ctx, op, context.Cause(ctx))
+	}
+	ctx, cancel := making(ctx)
 	defer cancel()
 	if image.podman {
 		return c.createOnPodman(ctx, op, want.Name, cfg, host)

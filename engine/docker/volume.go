@@ -14,7 +14,9 @@ import (
 // CreateVolume creates a volume of the engine's local driver. If there is one of
 // that name already, the engine keeps that as it is and this is no error; Volume
 // tells whose it is.
+// It does not return before the engine has answered, unless ctx ended 4 s ago.
 func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
+	op := "create volume " + want.Name
 	podman, err := c.isPodman(ctx)
 	if err != nil {
 		return err
@@ -23,10 +25,13 @@ func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
 	if podman {
 		options = volumeForPodman(want)
 	}
-	ctx, cancel := bounded(ctx)
+	if ctx.Err() != nil {
+		return fail(ctx, op, context.Cause(ctx))
+	}
+	ctx, cancel := making(ctx)
 	defer cancel()
 	_, err = c.api.VolumeCreate(ctx, volume.CreateOptions{Name: want.Name, Driver: "local", DriverOpts: options, Labels: want.Labels})
-	return fail(ctx, "create volume "+want.Name, err)
+	return fail(ctx, op, err)
 }
 
 // Volume finds a volume by its name.
