@@ -40,6 +40,9 @@ type Options struct {
 	Driver string
 	// Config is more of dockerd's configuration file, above all others.
 	Config map[string]any
+	// Hide are mount points that the engine does not see, in a mount namespace of
+	// its own.
+	Hide []string
 	// Args are more of dockerd's arguments, Env more of its environment, K=V.
 	Args, Env []string
 }
@@ -126,11 +129,11 @@ func (e *Engine) Again(ctx context.Context) error {
 	defer log.Close()
 	in := func(name string) string { return filepath.Join(e.opts.Dir, name) }
 	// In a network namespace of its own: an engine without a bridge removes docker0.
-	e.daemon = exec.CommandContext(context.WithoutCancel(ctx), "unshare", append([]string{
-		"--net", "dockerd", "--config-file", config, "-H", e.Host(),
+	e.daemon = exec.CommandContext(context.WithoutCancel(ctx), "unshare", append([]string{"--net"}, hiding(e.opts.Hide, append([]string{
+		"dockerd", "--config-file", config, "-H", e.Host(),
 		"--data-root", e.opts.DataRoot, "--exec-root", in("exec"), "-p", in("pid"),
 		"--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false",
-	}, e.opts.Args...)...)
+	}, e.opts.Args...)...)...)...)
 	e.daemon.Stdout, e.daemon.Stderr = log, log
 	e.daemon.Env = append(os.Environ(), e.opts.Env...)
 	// One that was killed leaves this behind, with a pid that may be another's by now.

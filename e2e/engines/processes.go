@@ -105,7 +105,7 @@ func (p process) inOneOf(containers []string) bool {
 // program reports whether a program is one that makes up an engine.
 func program(name string) bool {
 	base := filepath.Base(name)
-	return base == "dockerd" || base == "unshare" || base == "runc" || strings.HasPrefix(base, "containerd")
+	return base == "dockerd" || base == "unshare" || base == "runc" || base == "crun" || base == "podman" || base == "conmon" || strings.HasPrefix(base, "runsc") || base == "fuse-overlayfs" || strings.HasPrefix(base, "containerd")
 }
 
 type process struct {

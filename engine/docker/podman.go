@@ -152,10 +152,30 @@ func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *conta
 		return "", nil, fail(ctx, op, err)
 	}
 	id := engine.ContainerID(made.ID)
+	if err := c.checkRuntime(ctx, op, id, host.Runtime); err != nil {
+		return "", nil, errors.Join(err, c.RemoveContainer(context.WithoutCancel(ctx), id))
+	}
 	if err := c.fillVolumes(ctx, op, id, host.Binds); err != nil {
 		return "", nil, errors.Join(err, c.RemoveContainer(context.WithoutCancel(ctx), id))
 	}
 	return id, made.Warnings, nil
+}
+
+// checkRuntime refuses a container with another runtime than was asked for:
+// Podman takes its own default, and does not say so.
+func (c *Client) checkRuntime(ctx context.Context, op string, id engine.ContainerID, want string) error {
+	if want == "" {
+		return nil
+	}
+	var made struct{ OCIRuntime string }
+	if err := c.libpod(ctx, http.MethodGet, "/containers/"+string(id)+"/json", &made); err != nil {
+		return fail(ctx, op, err)
+	}
+	if made.OCIRuntime != want {
+		return invalid(op, "Podman gives containers its own runtime, %s, and not %s: set `runtime` in its containers.conf, or use a Docker engine",
+			made.OCIRuntime, want)
+	}
+	return nil
 }
 
 // seccompFile writes a profile to a file and names that instead: Podman's server
