@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -274,8 +275,9 @@ func checkKill(t *testing.T, on *laneRun) {
 func checkHostileImage(t *testing.T, on *laneRun) {
 	const tag = "sbx-e2e-lane-hostile:1"
 	host := on.run(t, "image", "host")
-	dir := t.TempDir()
-	script := "mkdir -p /x/.sandboxbash /x/run/jobs /x/workspace && echo 'echo pwned' >/x/.sandboxbash/runner && echo planted | tee /x/run/jobs/planted >/x/workspace/planted && chmod -R 777 /x && chown -R 1000:1000 /x"
+	build := t.TempDir()
+	dir := filepath.Join(build, "files")
+	script := "mkdir -p /x/.sandboxbash /x/run/jobs /x/workspace && echo 'echo pwned' >/x/.sandboxbash/runner && echo planted | tee /x/run/jobs/planted >/x/workspace/planted && chmod -R 777 /x"
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(script, "/x", dir))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -288,11 +290,16 @@ func checkHostileImage(t *testing.T, on *laneRun) {
 		}
 		return out
 	}
-	container := must("create", "--network", "none", host, "/bin/true")
-	must("cp", dir+"/.", container+":/")
-	must("commit", container, tag)
-	must("rm", container)
-	t.Cleanup(func() { _, _ = on.docker(t.Context(), "rmi", tag) })
+	must("tag", host, "sbx-e2e-lane-base:1")
+	if err := os.WriteFile(filepath.Join(build, "Dockerfile"), []byte("FROM sbx-e2e-lane-base:1\nCOPY --chown=1000:1000 files /\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on.run(t, "image", "build", build, tag)
+	t.Cleanup(func() {
+		for _, name := range []string{tag, "sbx-e2e-lane-base:1"} {
+			_, _ = on.docker(context.WithoutCancel(t.Context()), "rmi", name)
+		}
+	})
 	id := on.begin(t, "--image", tag)
 	out, code := on.in(t, id, "id -u; ls -A /workspace /run/jobs; touch /run/jobs/x /.sandboxbash/x; stat -c %u /run/jobs; head -c 4 /.sandboxbash/runner | tail -c 3")
 	if want := "1000\n/run/jobs:\n\n/workspace:\n0\nELF"; code != 0 || out != want {

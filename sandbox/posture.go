@@ -37,6 +37,10 @@ func (s *Session) settle(ctx context.Context, unenforced []string) error {
 			s.notes = append(s.notes, "profile dev: "+w)
 		}
 	}
+	if strings.Contains("\n"+string(report), "\ncgroup=shown\n") {
+		s.notes = append(s.notes, "the engine gives its containers no cgroup namespace: commands see the path of their cgroup, and with it their container's id "+
+			"(Podman: cgroupns = \"private\" in containers.conf)")
+	}
 	if _, err := s.helper(ctx, "home"); err != nil {
 		return fmt.Errorf("session %s: home: %w", s.ID(), err)
 	}

@@ -64,6 +64,17 @@ func printStatus(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "oom_score_adj=%s\n", strings.TrimSpace(string(score)))
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	path := "root" // of a cgroup namespace
+	for line := range lines(groups) {
+		if !strings.HasSuffix(string(line), ":/") {
+			path = "shown"
+		}
+	}
+	fmt.Fprintf(w, "cgroup=%s\n", path)
 	return nil
 }
 
