@@ -85,13 +85,16 @@ type Status struct {
 	Elapsed time.Duration // from the start to the end
 	CPU     time.Duration // user and system time of the command and its waited-for descendants
 	MaxRSS  int64         // bytes; the largest resident set of one process
-	Stdout  int64         // bytes it wrote, by the runner's count
-	Stderr  int64         // bytes; 0 when merged
-	Dropped int64         // bytes of those that the writers did not take
-	Rung    wire.Rung     // how far the kill ladder went
-	Left    int           // processes that live on in the background
-	Write   error         // the first error of Stdout or Stderr
-	Handed  *Started      // the job that it has become
+	// Processes is how many processes and threads began in the session meanwhile:
+	// at most so many are the command's. 0 if its kernel does not tell.
+	Processes int64
+	Stdout    int64     // bytes it wrote, by the runner's count
+	Stderr    int64     // bytes; 0 when merged
+	Dropped   int64     // bytes of those that the writers did not take
+	Rung      wire.Rung // how far the kill ladder went
+	Left      int       // processes that live on in the background; 0 is proved by the kernel
+	Write     error     // the first error of Stdout or Stderr
+	Handed    *Started  // the job that it has become
 }
 
 // Outcome says what is known of a command without a Status.

@@ -378,7 +378,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 // has ended for our reason.
 func status(ctx context.Context, exit wire.Exit) Status {
 	st := Status{
-		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS),
+		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS), Processes: int64(exit.Processes),
 		Stdout: int64(exit.Stdout), Stderr: int64(exit.Stderr), Rung: exit.Rung, Left: int(exit.Left),
 	}
 	cause := context.Cause(ctx)

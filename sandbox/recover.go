@@ -172,6 +172,12 @@ func lost(state engine.ContainerState) *exec.Error {
 	return e
 }
 
+// What the last rungs are called in a Result.
+const (
+	killedReset   = "reset"
+	killedRemoved = "removed"
+)
+
 // reset kills the container and starts it again: files of the workspace are
 // kept, everything in memory is lost. If it does not start, it is removed. It
 // returns which of the two it took.
@@ -190,9 +196,9 @@ func (s *Session) reset(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reset: %w", err)
 	}
 	if err = docker.StartContainer(ctx, s.container); err == nil {
-		return "reset", nil
+		return killedReset, nil
 	}
 	clean, cancelClean := context.WithTimeout(base, resetTime/4)
 	defer cancelClean()
-	return "removed", docker.RemoveContainer(clean, s.container)
+	return killedRemoved, docker.RemoveContainer(clean, s.container)
 }

@@ -102,7 +102,9 @@ func (s *Session) run(ctx context.Context, c *running) Result {
 	if c.plan.Contract == Plain {
 		s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "command", PlainLog(c.plan, o)...)
 	}
-	return s.contract.Result(c.plan, o)
+	r := s.contract.Result(c.plan, o)
+	r.Receipt = o.Run.Receipt
+	return r
 }
 
 // command is what the box is asked for, shell state aside.
@@ -179,11 +181,15 @@ func (s *Session) foreground(ctx context.Context, c *running) (Outcome, boxJob) 
 
 // outcomeOf makes an outcome of what the box says.
 func outcomeOf(ctx context.Context, res sandbox.Result, err error) Outcome {
-	return Outcome{
+	o := Outcome{
 		Reason: res.Reason, Code: res.Code, Signal: res.Signal, Elapsed: res.Elapsed, Output: res.Output,
 		Err: err, Aborted: aborted(ctx),
 		Run: RunInfo{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS, Background: res.Left, Killed: res.Killed},
 	}
+	if err == nil {
+		o.Run.Receipt = res.Receipt()
+	}
+	return o
 }
 
 // inTerminal runs a command in a terminal of the session.

@@ -22,6 +22,7 @@ type server struct {
 	out  *frameWriter
 	init *initLine
 	oom  *oomCounter
+	pids *pidCounter
 	kids *oomScore
 
 	slot   [slots]*os.File
@@ -81,7 +82,7 @@ func serve(stdin, stdout *os.File) error {
 
 // newServer opens what every command needs. Standard streams are not touched.
 func newServer() (*server, error) {
-	s := &server{oom: openOOMCounter(), shells: findShells(), lease: time.Minute}
+	s := &server{oom: openOOMCounter(), pids: openPidCounter(), shells: findShells(), lease: time.Minute}
 	var err error
 	if s.kids, err = openOOMScore(); err != nil {
 		return nil, err

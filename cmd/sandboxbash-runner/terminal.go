@@ -157,23 +157,6 @@ func refuse(out *frameWriter, failed wire.Failed) error {
 	return errRefused
 }
 
-// exit is what the host is told of the end.
-func (c *command) exit() wire.Exit {
-	exit := wire.Exit{Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10}
-	if exit.Left = c.left(); exit.Left == 0 {
-		exit.CPU += cpu(&c.orphans)
-	}
-	if c.status.Signaled() {
-		exit.Signal = int(c.status.Signal())
-	} else {
-		exit.Code = c.status.ExitStatus()
-	}
-	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
-		exit.OOM = c.server.oom.read() > c.oomKills
-	}
-	return exit
-}
-
 // Answers of a Pong.
 const (
 	started = 's' // the command has been started

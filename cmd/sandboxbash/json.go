@@ -23,26 +23,28 @@ func printJSON(w io.Writer, v any) error {
 // resultJSON is a command's result as --json prints it. Where there is none,
 // Error is set, Reason is null, and the output is what there was so far.
 type resultJSON struct {
-	Stdout          string          `json:"stdout"`
-	Stderr          string          `json:"stderr"`
-	Reason          *exec.Reason    `json:"reason"`
-	ExitCode        *int            `json:"exitCode"` // null unless exited, signalled or oom-killed
-	Signal          string          `json:"signal,omitempty"`
-	WallTimeMs      int64           `json:"wallTimeMs"`
-	Usage           usageJSON       `json:"usage"`
-	Bytes           bytesJSON       `json:"bytes"`                     // written by the command
-	Binary          bool            `json:"binary,omitempty"`          // the text is not faithful: it has NULs, or is not UTF-8
-	Killed          string          `json:"killed,omitempty"`          // how far the kill had to go
-	LeftoversKilled bool            `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
-	Background      int             `json:"background,omitempty"`      // processes that live on
-	Session         string          `json:"session"`
-	Artifact        *artifactJSON   `json:"artifact,omitempty"`
-	Truncation      *truncationJSON `json:"truncation,omitempty"`
-	Policy          *policyJSON     `json:"policy,omitempty"` // unless it is sure that the script may run
-	Job             *jobJSON        `json:"job,omitempty"`    // that the command has become
-	PTY             *bool           `json:"pty,omitempty"`    // with --pty: whether there was a terminal to run on
-	Notes           []string        `json:"notes,omitempty"`
-	Error           *errorJSON      `json:"error,omitempty"`
+	Stdout          string       `json:"stdout"`
+	Stderr          string       `json:"stderr"`
+	Reason          *exec.Reason `json:"reason"`
+	ExitCode        *int         `json:"exitCode"` // null unless exited, signalled or oom-killed
+	Signal          string       `json:"signal,omitempty"`
+	WallTimeMs      int64        `json:"wallTimeMs"`
+	Usage           usageJSON    `json:"usage"`
+	Bytes           bytesJSON    `json:"bytes"`                     // written by the command
+	Binary          bool         `json:"binary,omitempty"`          // the text is not faithful: it has NULs, or is not UTF-8
+	Killed          string       `json:"killed,omitempty"`          // how far the kill had to go
+	LeftoversKilled bool         `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
+	Background      int          `json:"background,omitempty"`      // processes that live on
+	// Receipt is null where the command did not end, or nobody knows how.
+	Receipt    *sandbox.Receipt `json:"receipt"`
+	Session    string           `json:"session"`
+	Artifact   *artifactJSON    `json:"artifact,omitempty"`
+	Truncation *truncationJSON  `json:"truncation,omitempty"`
+	Policy     *policyJSON      `json:"policy,omitempty"` // unless it is sure that the script may run
+	Job        *jobJSON         `json:"job,omitempty"`    // that the command has become
+	PTY        *bool            `json:"pty,omitempty"`    // with --pty: whether there was a terminal to run on
+	Notes      []string         `json:"notes,omitempty"`
+	Error      *errorJSON       `json:"error,omitempty"`
 }
 
 type usageJSON struct {
@@ -109,7 +111,7 @@ func newResultJSON(res sandbox.Result, err error) resultJSON {
 		j.Error = &errorJSON{Outcome: v.outcome, Cause: v.cause, Message: wordsOf(err)}
 		return j
 	}
-	j.Reason = &res.Reason
+	j.Reason, j.Receipt = &res.Reason, res.Receipt()
 	j.WallTimeMs = res.Elapsed.Milliseconds()
 	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
 	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr}

@@ -25,7 +25,7 @@ import (
 // Version is the version of this protocol. Host and runner must agree exactly:
 // both are built from one tree, and a session is never older than its host's
 // runner image.
-const Version = 2
+const Version = 3
 
 // Magic begins every Hello, so that a stream that is not a runner's is noticed
 // at its first frame.
