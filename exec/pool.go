@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -26,6 +27,8 @@ type Pool struct {
 	opts  Options
 	queue *semaphore.Weighted // one for each command that runs
 
+	waiting atomic.Int64 // commands in the queue
+
 	stop   context.CancelFunc
 	ctx    context.Context //nolint:containedctx // it is the pool's own life: of refilling; ends with Close
 	helper sync.WaitGroup
@@ -45,6 +48,19 @@ func NewPool(opts Options) *Pool {
 	return p
 }
 
+// PoolStats is what a Pool holds at a moment.
+type PoolStats struct {
+	Idle, Busy int // runners
+	Waiting    int // commands that wait for their place
+}
+
+// Stats counts what there is.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PoolStats{Idle: len(p.idle), Busy: len(p.open) - len(p.idle), Waiting: int(p.waiting.Load())}
+}
+
 // Run runs one command as soon as a place is free, first come first served. The
 // command's timeout begins with its start, not with the wait. Errors are those
 // of Runner.Run.
@@ -53,7 +69,10 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 		return Status{}, notStarted(CauseBusy, "the session is busy with another command")
 	}
 	if !c.Exclusive {
-		if err := p.queue.Acquire(ctx, 1); err != nil {
+		p.waiting.Add(1)
+		err := p.queue.Acquire(ctx, 1)
+		p.waiting.Add(-1)
+		if err != nil {
 			return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
 		}
 		defer p.queue.Release(1)

@@ -123,6 +123,7 @@ func (d *deliverer) tell(ctx context.Context, j *Job) {
 	pause := firstRetry
 	for ctx.Err() == nil {
 		if d.hand(ctx, j) == nil {
+			d.session.noteJob(j.info)
 			// If this fails the session is gone, or the job is.
 			_ = j.Acknowledge(context.WithoutCancel(ctx))
 			return

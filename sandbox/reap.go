@@ -30,7 +30,10 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 		if e.isOpen(id) || !dead(state, now) {
 			continue
 		}
-		if err := e.remove(ctx, state.ID, id); err != nil {
+		start := time.Now()
+		err := e.remove(ctx, state.ID, id)
+		e.noteSession(EventReap, id, start, err)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}

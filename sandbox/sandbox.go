@@ -102,6 +102,8 @@ type Options struct {
 	Ahead int
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
+	// Observer is told what becomes of commands and sessions; nil: nobody is.
+	Observer Observer
 	// Progress hears of pulls and of images being made. It may be called
 	// concurrently.
 	Progress func(engine.Progress)
@@ -321,7 +323,9 @@ func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	if s != nil {
 		return info, s.Stop(ctx)
 	}
+	start := time.Now()
 	err = e.remove(ctx, state.ID, info.ID)
+	e.noteSession(EventSessionStop, info.ID, start, err)
 	if e.opts.Artifacts != nil {
 		err = errors.Join(err, e.opts.Artifacts.Forget(info.ID))
 	}

@@ -30,9 +30,13 @@ type Session struct {
 	pool      *exec.Pool
 	notes     []string
 	left      []string
+	spare     bool                          // nobody has been given it; set before anybody is
 	kept      func() (*sink.Session, error) // artifacts, opened once
 
 	resetting sync.Mutex // one reset at a time
+
+	mu    sync.Mutex
+	noted map[string]bool // guarded by mu; tags of the jobs whose end was told
 }
 
 // ID returns the session's id.
@@ -64,6 +68,8 @@ type Command struct {
 	// Watch is called before the start, if not nil, with what takes the output:
 	// to Subscribe to it. It must not block.
 	Watch func(*sink.Sink)
+	// Decided is what a policy has decided of it before: for the record only.
+	Decided policy.Decision
 	// Job makes it a command that may become a job; nil: it ends with this process.
 	Job *JobOptions
 }
@@ -100,9 +106,26 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	if rules := s.engine.opts.Policy; rules != nil {
 		res.Policy = rules.Check(policy.Input{Script: c.Script})
 		if res.Policy.Blocked {
+			s.Denied(c, res.Policy)
 			return res, &policy.Denial{Decision: res.Policy}
 		}
+		c.Decided = res.Policy
 	}
+	mode := ModeCommand
+	if c.Job != nil && c.Job.After == 0 {
+		mode = ModeJob
+	}
+	over, err := s.Observe(ctx, c, mode, InContainer)
+	if err != nil {
+		return res, fmt.Errorf("session %s: %w", s.ID(), err)
+	}
+	err = s.run(ctx, c, &res)
+	over(res, err)
+	return res, err
+}
+
+// run runs a command that may run. With an error res has no more than the output.
+func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
@@ -111,7 +134,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	c.Output.Release = blocked.Done()
 	out, err := s.sink(c.Output)
 	if err != nil {
-		return res, err
+		return err
 	}
 	if c.Watch != nil {
 		c.Watch(out)
@@ -126,7 +149,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	command.OnKill = func() { time.AfterFunc(cmp.Or(command.Grace, exec.DefaultGrace)/2, release) }
 	if c.Job != nil {
 		if err := s.offer(&command, c.Job, release); err != nil {
-			return res, fmt.Errorf("session %s: %w", s.ID(), err)
+			return fmt.Errorf("session %s: %w", s.ID(), err)
 		}
 	}
 	start := time.Now()
@@ -145,7 +168,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	}
 	res.Output = out.Close()
 	if err != nil {
-		return res, fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
+		return fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
 	}
 	if started := res.Handed; started != nil {
 		res.Job = s.handle(command, started)
@@ -155,7 +178,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 			_ = s.discard(&res.Output)
 		}
 	}
-	return res, nil
+	return nil
 }
 
 var rungs = map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungStuck: "stuck"}
@@ -414,7 +437,11 @@ func (s *Session) Release() {
 
 // Stop ends the session and everything in it, and removes what was made for it.
 func (s *Session) Stop(ctx context.Context) error {
+	start := time.Now()
 	err := s.engine.remove(ctx, s.container, s.ID())
+	if !s.spare {
+		s.engine.noteSession(EventSessionStop, s.ID(), start, err)
+	}
 	s.Release()
 	if store := s.engine.opts.Artifacts; store != nil {
 		err = errors.Join(err, store.Forget(s.ID()))

@@ -37,6 +37,17 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	if err != nil {
 		return nil, &InputError{Field: "session", Text: err.Error()}
 	}
+	start := time.Now()
+	s, err := e.start(ctx, spec)
+	id := ""
+	if err == nil {
+		id = s.ID()
+	}
+	e.noteSession(EventSessionStart, id, start, err)
+	return s, err
+}
+
+func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	reaped := make(chan struct{})
 	go func() { // beside the start; what it cannot do the next one does
 		defer close(reaped)
@@ -52,6 +63,7 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 			return nil, errors.Join(err, s.Stop(ctx))
 		}
 	}
+	s.spare = false
 	return s, nil
 }
 
@@ -80,6 +92,7 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 		Owner: self().String(), Container: string(container), labels: l, key: decodeKey(shape.Labels[labelKey]),
 	}
 	s := e.session(container, info)
+	s.spare = true
 	s.notes = append(p.notes, networkNotes(spec.Network)...)
 	if err := s.settle(ctx, p.unenforced); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
