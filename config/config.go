@@ -34,6 +34,9 @@ type Config struct {
 	PTY       PTY
 	Agent     Agent
 	Serve     Serve
+	Audit     Audit
+	Metrics   Metrics
+	Log       Log
 
 	JSON     bool
 	Quiet    bool
@@ -188,6 +191,7 @@ func (r *reader) build() (*Config, error) {
 	c.PTY = r.pty()
 	c.Agent = r.agent()
 	c.Serve = r.serve()
+	c.Audit, c.Metrics, c.Log = r.audit(), Metrics{Address: r.text("metrics.address")}, r.log()
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

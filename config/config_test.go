@@ -63,6 +63,8 @@ func TestDefaults(t *testing.T) {
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},
+		Audit: config.Audit{FileMax: 64 << 20},
+		Log:   config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{
 			Mode: "overflow", Retention: 14 * 24 * time.Hour, Max: 1 << 30, SessionMax: 4 << 30, TotalMax: 20 << 30,
 		},

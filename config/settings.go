@@ -78,7 +78,7 @@ func Lookup(key string) (Setting, bool) {
 // Settings returns all settings but secrets and policy.rules, which are lists of
 // tables and in the file only.
 func Settings() []Setting {
-	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings())
+	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings(), recordSettings())
 }
 
 func sessionSettings() []Setting {

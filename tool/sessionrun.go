@@ -32,6 +32,9 @@ func (s *Session) bash(ctx context.Context, arguments json.RawMessage, on Events
 	}
 	c.plan = s.contract.Plan(arguments, s.host(func(e Expansion) (string, error) { return s.put(ctx, e) }))
 	if r, refused := c.plan.Refused(); refused {
+		if c.plan.Denial != nil {
+			s.box.Denied(s.command(&c), c.plan.Decided)
+		}
 		s.opts.Log.InfoContext(ctx, "refused", "command", c.plan.Original, "text", r.Text)
 		return r
 	}
@@ -89,7 +92,7 @@ func (s *Session) run(ctx context.Context, c *running) Result {
 		}
 		return s.startJob(ctx, c)
 	case InClient:
-		o = s.inClient(ctx, c.plan, c.on)
+		o = s.observedInClient(ctx, c)
 	case Terminal:
 		o = s.inTerminal(ctx, c)
 	case Foreground, Managed:
@@ -111,6 +114,7 @@ func (s *Session) run(ctx context.Context, c *running) Result {
 func (s *Session) command(c *running) sandbox.Command {
 	return sandbox.Command{
 		Script: c.plan.Script(c.prefix), Env: s.environment(c.plan), Dir: c.plan.Dir, Timeout: c.plan.Timeout.Duration(),
+		Decided: c.plan.Decided,
 	}
 }
 

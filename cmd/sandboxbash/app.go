@@ -41,12 +41,14 @@ type app struct {
 	inject     []string       // K=V of configured secrets; set with masks
 	docker     *docker.Client // nil before connect
 	rules      *policy.Policy // of what is run; nil allows all
+	observers  *observers     // nil before observer
 	onPTY      *bool          // whether a command that asked for a terminal got one; nil if none did
 
 	mu     sync.Mutex
-	gather bool     // guarded by mu; notes go to the JSON result, not to standard error
-	notes  []string // guarded by mu
-	atEnd  func()   // guarded by mu; puts this process's terminal back; nil unless it was changed
+	logTo  *logWriter // guarded by mu; nil before log
+	gather bool       // guarded by mu; notes go to the JSON result, not to standard error
+	notes  []string   // guarded by mu
+	atEnd  func()     // guarded by mu; puts this process's terminal back; nil unless it was changed
 }
 
 func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -61,6 +63,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
+	a.endObserving()
 	if a.docker != nil {
 		_ = a.docker.Close()
 	}
@@ -214,15 +217,19 @@ func (a *app) sessions(ctx context.Context, progress func(engine.Progress)) (*sa
 	}
 	return sandbox.New(a.docker, r, sandbox.Options{
 		Policy: a.rules, Secrets: a.masks, Artifacts: store, Grace: a.cfg.Grace, Progress: progress,
+		Observer: a.observer(),
 	}), nil
 }
+
+// stateDir is the user's directory for what programs keep, "" if there is none.
+func (a *app) stateDir() string { return a.userDir("XDG_STATE_HOME", ".local/state") }
 
 // artifactsDir is where artifacts are kept, "" if there is no place for them.
 func (a *app) artifactsDir() string {
 	if dir := a.cfg.Artifacts.Dir; dir != "" {
 		return dir
 	}
-	state := a.userDir("XDG_STATE_HOME", ".local/state")
+	state := a.stateDir()
 	if state == "" {
 		return ""
 	}

@@ -160,6 +160,8 @@ func judgeExec(e *exec.Error) verdict {
 		v.todo = "try again later, or leave --exclusive out to wait in the queue"
 	case exec.CauseResources:
 		v.todo = "stop the session and start one with more --pids or --memory"
+	case sandbox.CauseUnrecorded:
+		v.todo = "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`"
 	case exec.CauseRunnerLost, exec.CauseUnconfirmed:
 		v.todo = "nobody can tell whether the command has ended: look at its effects before running it again"
 	}

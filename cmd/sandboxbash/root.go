@@ -56,12 +56,14 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration `FILE` (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
-	addFlag(root.PersistentFlags(), "engine")
+	for _, key := range []string{"engine", "log.level", "log.format"} {
+		addFlag(root.PersistentFlags(), key)
+	}
 	root.Version = cmp.Or(build().Version, "(devel)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse(fmt.Sprintf("see `%s --help`; a script that begins with - goes behind --", cmd.CommandPath()), "%v", err)
 	})
-	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.artifactCommand(), a.imageCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
+	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.artifactCommand(), a.imageCommand(), a.auditCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
 	completeChoices(root)
 	return root
 }

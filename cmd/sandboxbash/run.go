@@ -134,6 +134,9 @@ func (a *app) admit(command sandbox.Command) error {
 		return err
 	}
 	if d := a.rules.Check(policy.Input{Script: command.Script}); d.Blocked {
+		if o := a.observer(); o != nil {
+			o.Note(sandbox.Denial(a.cfg.Session.ID, command, d, a.masks))
+		}
 		return &policy.Denial{Decision: d}
 	}
 	return nil

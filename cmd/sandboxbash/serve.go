@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -23,7 +22,7 @@ import (
 )
 
 // serveFlags are those of both servers.
-var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "grace", "artifacts.mode", "serve.log", "quiet"}
+var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
 
 func (a *app) serveCommand() *cobra.Command {
 	c := family("serve", "Offer the bash tool to programs that run agents",
@@ -246,20 +245,4 @@ func (a *app) agentFindings() []finding {
 		return []finding{warn("agent", "the interceptor is on, and over MCP nobody says which tools the agent has: none of its rules applies there", "name them in agent.toolNames")}
 	}
 	return nil
-}
-
-// log is the log of commands, or nil. What is secret is masked in it.
-func (a *app) log() *slog.Logger {
-	if !a.cfg.Serve.Log {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(scrubbed{a}, nil))
-}
-
-type scrubbed struct{ app *app }
-
-// Write implements io.Writer. A record is one write.
-func (s scrubbed) Write(p []byte) (int, error) {
-	_, err := io.WriteString(s.app.stderr, s.app.scrub(string(p)))
-	return len(p), err
 }

@@ -142,7 +142,7 @@ func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store,
 	h.store = store
 	h.engine = sandbox.New(h.app.docker, r, sandbox.Options{
 		Secrets: h.app.masks, Artifacts: store, Grace: h.app.cfg.Grace,
-		Ahead: h.app.cfg.Session.Ahead, Warm: h.app.cfg.Session.Warm,
+		Ahead: h.app.cfg.Session.Ahead, Warm: h.app.cfg.Session.Warm, Observer: h.app.observer(),
 	})
 	return h.engine, h.store, nil
 }

@@ -34,6 +34,10 @@ var mayImport = map[string][]string{
 	"policy":      {"engine"},
 	"sink":        {"engine"},
 
+	// What is kept and told of what happens. The command line fills it in.
+	"audit":     {},
+	"telemetry": {},
+
 	// Each composes what stands below it.
 	"sandbox": {"engine", "exec", "exec/screen", "exec/wire", "images", "policy", "sink"},
 	"tool":    {"engine", "exec", "exec/screen", "policy", "sandbox", "sink"},
@@ -41,7 +45,7 @@ var mayImport = map[string][]string{
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours beside hostile code.
-	"cmd/sandboxbash":        {"config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "tool"},
+	"cmd/sandboxbash":        {"audit", "config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "telemetry", "tool"},
 	"cmd/sandboxbash-runner": {"exec/wire"},
 	"images/packrunner":      {},
 
