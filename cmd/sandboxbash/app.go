@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -41,8 +42,11 @@ type app struct {
 	inject     []string       // K=V of configured secrets; set with masks
 	docker     *docker.Client // nil before connect
 	rules      *policy.Policy // of what is run; nil allows all
+	observing  sync.Once      // of observers
 	observers  *observers     // nil before observer
 	onPTY      *bool          // whether a command that asked for a terminal got one; nil if none did
+
+	metricsAt net.Listener // where metrics are served; nil: nowhere
 
 	mu     sync.Mutex
 	logTo  *logWriter // guarded by mu; nil before log
@@ -215,9 +219,8 @@ func (a *app) sessions(ctx context.Context, progress func(engine.Progress)) (*sa
 			return nil, err
 		}
 	}
-	return sandbox.New(a.docker, r, sandbox.Options{
+	return a.observed(a.docker, r, sandbox.Options{
 		Policy: a.rules, Secrets: a.masks, Artifacts: store, Grace: a.cfg.Grace, Progress: progress,
-		Observer: a.observer(),
 	}), nil
 }
 

@@ -15,26 +15,27 @@ import (
 
 // observers hand what happens to whoever keeps or tells it.
 type observers struct {
-	all   []sandbox.Observer
-	close []func()
+	all    []sandbox.Observer
+	close  []func()
+	levels levels
+}
+
+// observed is an owner of sessions that is observed, if anybody wants to know.
+func (a *app) observed(docker sandbox.Docker, images sandbox.Images, opts sandbox.Options) *sandbox.Engine {
+	opts.Observer = a.observer()
+	e := sandbox.New(docker, images, opts)
+	a.observers.levels.sessions.Store(e)
+	return e
 }
 
 // observer is who is told what happens, nil if nobody wants to know. It is made
 // once, when the configuration is there.
 func (a *app) observer() sandbox.Observer {
-	a.mu.Lock()
-	made := a.observers
-	a.mu.Unlock()
-	if made == nil {
-		made = a.newObservers()
-		a.mu.Lock()
-		a.observers = made
-		a.mu.Unlock()
-	}
-	if len(made.all) == 0 {
+	a.observing.Do(func() { a.observers = a.newObservers() })
+	if len(a.observers.all) == 0 {
 		return nil
 	}
-	return made
+	return a.observers
 }
 
 func (a *app) newObservers() *observers {
@@ -43,6 +44,11 @@ func (a *app) newObservers() *observers {
 		keeper := &auditor{app: a, dir: a.auditDir(), required: a.cfg.Audit.Required}
 		o.all = append(o.all, keeper)
 		o.close = append(o.close, keeper.close)
+		o.levels.log = keeper
+	}
+	if m := a.newMeter(a.metricsAt, o.levels.now); m != nil {
+		o.all = append(o.all, m)
+		o.close = append(o.close, m.close)
 	}
 	if a.cfg.Log.Level != "off" {
 		o.all = append(o.all, logger{a.log()})
@@ -52,13 +58,10 @@ func (a *app) newObservers() *observers {
 
 // endObserving lets those who observe end what they do.
 func (a *app) endObserving() {
-	a.mu.Lock()
-	o := a.observers
-	a.mu.Unlock()
-	if o == nil {
+	if a.observers == nil {
 		return
 	}
-	for _, end := range o.close {
+	for _, end := range a.observers.close {
 		end()
 	}
 }
@@ -133,6 +136,13 @@ func (o *auditor) open() (*audit.Log, error) {
 	log, err := audit.Open(o.dir, audit.Options{FileBytes: c.FileMax, Retention: c.Retention})
 	o.log = log
 	return log, err
+}
+
+// lost is how many records the log lacks.
+func (o *auditor) lost() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.missed
 }
 
 func (o *auditor) close() {

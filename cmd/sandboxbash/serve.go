@@ -192,6 +192,9 @@ func (a *app) server(ctx context.Context) (serve.Options, *serveHost, error) {
 	if _, err := a.agentPolicy(contract, a.cfg.Agent.ToolNames); err != nil { // also tells what is left out
 		return serve.Options{}, nil, err
 	}
+	if err := a.serveMetrics(ctx); err != nil {
+		return serve.Options{}, nil, err
+	}
 	host, err := a.newServeHost(settings, spec)
 	if err != nil {
 		return serve.Options{}, nil, err

@@ -140,9 +140,9 @@ func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store,
 		}
 	}
 	h.store = store
-	h.engine = sandbox.New(h.app.docker, r, sandbox.Options{
+	h.engine = h.app.observed(h.app.docker, r, sandbox.Options{
 		Secrets: h.app.masks, Artifacts: store, Grace: h.app.cfg.Grace,
-		Ahead: h.app.cfg.Session.Ahead, Warm: h.app.cfg.Session.Warm, Observer: h.app.observer(),
+		Ahead: h.app.cfg.Session.Ahead, Warm: h.app.cfg.Session.Warm,
 	})
 	return h.engine, h.store, nil
 }
