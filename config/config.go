@@ -35,6 +35,7 @@ type Config struct {
 	Agent     Agent
 	Serve     Serve
 
+	CI       string // whose log the output goes to: "auto", a runner's name, or "none"
 	JSON     bool
 	Quiet    bool
 	ExitCode bool // of session diff
@@ -181,7 +182,7 @@ func (r *reader) build() (*Config, error) {
 			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),
 			Bytes: r.text("artifacts.bytes"), Lines: r.text("artifacts.lines"),
 		},
-		JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
+		CI: r.text("ci"), JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
 	}
 	c.Secrets = r.secrets()
 	c.Policy = r.policy()

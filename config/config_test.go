@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &config.Config{
-		Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
+		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
 		Output:  config.Output{Window: 50 << 10},

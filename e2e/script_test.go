@@ -44,6 +44,9 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the binary under test: %v\n%s", err, out)
 		return 1
 	}
+	for _, name := range []string{"GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION"} {
+		_ = os.Unsetenv(name) // what is printed depends on them; tests of that set them
+	}
 	before := made()
 	code := m.Run()
 	if err := sweep(before); err != nil {

@@ -41,8 +41,9 @@ type fakeDocker struct {
 	onKill func(f *fakeRunner, kill wire.Kill)
 	// report changes the posture report.
 	report func(string) string
-	// archive is what the verb pull answers with.
+	// archive is what the verb pull answers with, unless pull says otherwise.
 	archive []byte
+	pull    func(path string) []byte
 	// jobs answers the verb jobs, whose query is in the runner's stdin.
 	jobs func(f *fakeRunner)
 }

@@ -37,6 +37,9 @@ func (s *Session) settle(ctx context.Context, unenforced []string) error {
 			s.notes = append(s.notes, "profile dev: "+w)
 		}
 	}
+	if err := s.checkBind(ctx, string(report)); err != nil {
+		return fmt.Errorf("session %s: %w", s.ID(), err)
+	}
 	if _, err := s.helper(ctx, "home"); err != nil {
 		return fmt.Errorf("session %s: home: %w", s.ID(), err)
 	}

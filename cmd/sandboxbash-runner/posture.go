@@ -64,7 +64,8 @@ func printStatus(w io.Writer) error {
 	return nil
 }
 
-// printMounts prints target, type and options of every mount.
+// printMounts prints target, type and options of every mount, and its place: the
+// device of its file system, and where in that it begins.
 func printMounts(w io.Writer) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -76,7 +77,7 @@ func printMounts(w io.Writer) error {
 		if !ok || len(f) < 6 || len(g) < 1 {
 			return fmt.Errorf("unknown line in mountinfo: %q", line)
 		}
-		fmt.Fprintf(w, "mount=%s %s %s\n", f[4], g[0], f[5])
+		fmt.Fprintf(w, "mount=%s %s %s\nplace=%s %s %s\n", f[4], g[0], f[5], f[4], f[2], f[3])
 	}
 	return nil
 }

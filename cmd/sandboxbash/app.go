@@ -32,8 +32,10 @@ import (
 type app struct {
 	environ []string
 	stdin   io.Reader
-	stdout  io.Writer
-	stderr  io.Writer
+	stdout  io.Writer // rawStdout, as guard has it
+	stderr  io.Writer // rawStderr, as guard has it
+
+	rawStdout, rawStderr io.Writer // of this process
 
 	configFile string         // --config
 	cfg        *config.Config // nil before load
@@ -50,7 +52,9 @@ type app struct {
 }
 
 func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{environ: environ, stdin: stdin, rawStdout: stdout, rawStderr: stderr}
+	a.guard(a.runnersOf(ciAuto)) // for what is said before the configuration is known
+	return a
 }
 
 // execute runs a command line and returns the exit status.
@@ -61,6 +65,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
+	defer a.unguard()
 	if a.docker != nil {
 		_ = a.docker.Close()
 	}
@@ -130,6 +135,7 @@ func (a *app) load(cmd *cobra.Command) error {
 		return err
 	}
 	a.cfg = cfg
+	a.guard(a.runnersOf(cfg.CI))
 	a.gatherNotes()
 	unknown := config.UnknownVariables(a.environ)
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
@@ -276,5 +282,5 @@ func (a *app) spec() (sandbox.Spec, error) {
 	if err != nil {
 		return s, misuse("", "%v", err)
 	}
-	return s, nil
+	return s, a.ciWorkspace(s.Workspace)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +14,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// printJSON writes one document, on one line.
+// printJSON writes one document, on one line. It holds nothing that a CI runner
+// takes for a command, whatever is in v: those of GitHub begin a line or have ##
+// in them, as have those of Azure and TeamCity, and one # is written as \u0023;
+// those of GitLab have control characters.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var doc bytes.Buffer
+	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	// Only within texts: a key or a number has no #, and no escape ends with one.
+	_, err := raw(w).Write(bytes.ReplaceAll(doc.Bytes(), []byte("##"), []byte(`#\u0023`)))
+	return err
 }
 
 // resultJSON is a command's result as --json prints it. Where there is none,

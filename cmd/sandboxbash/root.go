@@ -57,6 +57,7 @@ func (a *app) root() *cobra.Command {
 	root.SetCompletionCommandGroupID(groupSetup)
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration `FILE` (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
 	addFlag(root.PersistentFlags(), "engine")
+	addFlag(root.PersistentFlags(), "ci")
 	root.Version = cmp.Or(build().Version, "(devel)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse(fmt.Sprintf("see `%s --help`; a script that begins with - goes behind --", cmd.CommandPath()), "%v", err)

@@ -54,7 +54,7 @@ described in docs/rpc.md.`,
 		if err != nil {
 			return err
 		}
-		err = serve.RPC(ctx, o, a.stdin, a.stdout)
+		err = serve.RPC(ctx, o, a.stdin, raw(a.stdout))
 		return errors.Join(err, host.close())
 	})
 	return cmd
@@ -98,7 +98,7 @@ func (a *app) serveMCP(ctx context.Context) error {
 			if listener != nil {
 				err = m.HTTP(ctx, listener, h)
 			} else {
-				err = m.Serve(ctx, a.stdin, a.stdout)
+				err = m.Serve(ctx, a.stdin, raw(a.stdout))
 				m.Close()
 			}
 		}
