@@ -105,6 +105,9 @@ func judge(err error) verdict {
 	if e, ok := errors.AsType[*sandbox.InputError](err); ok {
 		return verdict{statusUsage, exec.NotStarted, "bad-" + e.Field, ""}
 	}
+	if _, ok := errors.AsType[*sandbox.ForeignBindError](err); ok {
+		return verdict{statusUsage, exec.NotStarted, "foreign-bind", ""}
+	}
 	if isConfig(err) {
 		return verdict{statusUsage, exec.NotStarted, "bad-config", "correct it; `sandboxbash help config` lists the keys"}
 	}
