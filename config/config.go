@@ -29,6 +29,7 @@ type Config struct {
 	Secrets []Secret
 
 	Output    Output
+	Report    Report
 	Artifacts Artifacts
 	Policy    Policy
 	PTY       PTY
@@ -101,6 +102,12 @@ type Secret struct {
 type Output struct {
 	Limit  int64 // bytes; 0: none
 	Window int64 // bytes
+}
+
+// Report names the files that tell of single commands, "" for none.
+type Report struct {
+	JUnit   string
+	Summary string // "auto": the CI runner's
 }
 
 // Artifacts says what is kept of output. Sizes are in bytes.
@@ -177,6 +184,7 @@ func (r *reader) build() (*Config, error) {
 		},
 		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
 		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
+		Report: Report{JUnit: r.text("report.junit"), Summary: r.text("report.summary")},
 		Artifacts: Artifacts{
 			Dir: r.text("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
 			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),

@@ -125,6 +125,8 @@ func commandSettings() []Setting {
 func outputSettings() []Setting {
 	return []Setting{
 		{Key: "ci", Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "CI runner that reads the output: what it would take for commands gets a space into it (auto: by the runner's variable)"},
+		{Key: "report.junit", Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report, with its outcome, time and the end of its output"},
+		{Key: "report.summary", Flag: "summary", Holder: "FILE", Usage: "append the same as Markdown to FILE; auto is the file of GitHub's job summary"},
 		{Key: "output.limit", Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "end a command that writes more than this (default: no limit)"},
 		{Key: "output.window", Kind: Size, Default: "50k", Usage: "how much of each stream a JSON result holds: its end"},
 		{Key: "artifacts.dir", Usage: "where full outputs are kept (default: artifacts of the user's state directory)"},

@@ -43,6 +43,8 @@ type app struct {
 	inject     []string       // K=V of configured secrets; set with masks
 	docker     *docker.Client // nil before connect
 	rules      *policy.Policy // of what is run; nil allows all
+	ran        string         // the script of run and session exec
+	reported   bool           // it is in the reports
 	onPTY      *bool          // whether a command that asked for a terminal got one; nil if none did
 
 	mu     sync.Mutex

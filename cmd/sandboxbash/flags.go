@@ -19,6 +19,7 @@ var (
 		"timeout", "grace", "run.cwd", "env.set", "run.stdin", "output.limit", "shell", "run.exclusive", "run.file",
 		"run.background", "run.background-after",
 		"pty.ask", "pty.kill-keys", "pty.unattended",
+		"report.junit", "report.summary",
 		"artifacts.mode", "json", "quiet",
 	}
 )

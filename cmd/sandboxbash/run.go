@@ -69,6 +69,9 @@ func sessionConflict(cmd *cobra.Command, id string) error {
 // asJSON prints an error of do as the JSON object that --json promises.
 func (a *app) asJSON(cmd *cobra.Command, do func() error) error {
 	err := do()
+	if err != nil {
+		a.addReport(sandbox.Result{}, err)
+	}
 	asked, _ := cmd.Flags().GetBool("json")
 	if a.cfg != nil {
 		asked = a.cfg.JSON
@@ -81,10 +84,15 @@ func (a *app) asJSON(cmd *cobra.Command, do func() error) error {
 
 // runScript runs a script in a session, or in one of its own if id is "".
 func (a *app) runScript(ctx context.Context, id string, args []string) error {
+	if err := a.checkReports(); err != nil {
+		a.reported = true // as far as can be
+		return err
+	}
 	script, rest, err := a.script(ctx, args)
 	if err != nil {
 		return err
 	}
+	a.ran = script
 	if err := a.secrets(ctx); err != nil {
 		return err
 	}
@@ -247,6 +255,7 @@ func (a *app) finish(ctx context.Context, res sandbox.Result, err error) error {
 	if err != nil {
 		status = judge(err).status
 	}
+	a.addReport(res, err)
 	if a.cfg == nil || a.cfg.JSON {
 		j := newResultJSON(res, err)
 		if res.Job != nil {
