@@ -13,7 +13,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=10m
 
-.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross clean
+.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,5 +69,11 @@ cross: ## build for every host we promise
 	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done; done
 	for os in darwin windows; do GOOS=$$os $(GO) vet ./... || exit 1; done
 
+# The release program is a module of its own: what it needs is no dependency of ours.
+PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+release: ## build VERSION into dist: archives, packages, image, SBOM, checksums
+	cd tools/release && $(GO) build -o $(CURDIR)/bin/release .
+	$(EXACT) bin/release -version '$(VERSION)' -out '$(or $(OUT),dist)' -platforms '$(PLATFORMS)'
+
 clean: ## remove what the build has made
-	rm -rf bin
+	rm -rf bin dist

@@ -30,6 +30,7 @@ type Config struct {
 
 	Output    Output
 	Report    Report
+	Build     Build
 	Artifacts Artifacts
 	Policy    Policy
 	PTY       PTY
@@ -110,6 +111,13 @@ type Report struct {
 	Summary string // "auto": the CI runner's
 }
 
+// Build says how images are built.
+type Build struct {
+	Base    string   // "": the Dockerfile's
+	Args    []string // NAME=VALUE
+	Network string   // "host", "none", or "" for the engine's own
+}
+
 // Artifacts says what is kept of output. Sizes are in bytes.
 type Artifacts struct {
 	Dir        string // "" is the default
@@ -184,6 +192,7 @@ func (r *reader) build() (*Config, error) {
 		},
 		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
 		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
+		Build:  Build{Base: r.text("build.base"), Args: r.list("build.args"), Network: r.text("build.network")},
 		Report: Report{JUnit: r.text("report.junit"), Summary: r.text("report.summary")},
 		Artifacts: Artifacts{
 			Dir: r.text("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),

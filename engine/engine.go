@@ -75,6 +75,8 @@ type Build struct {
 	Dockerfile string // its path within the context; "" is "Dockerfile"
 	Ref        string // repo:tag to give the image; "" gives it none
 	Labels     map[string]string
+	Args       map[string]string // values of the Dockerfile's ARG
+	Network    string            // of what it runs: "host" or "none"; "" is the engine's own choice
 }
 
 // Progress is one step of a pull, load or build. Current and Total are bytes,
