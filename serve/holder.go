@@ -61,7 +61,8 @@ func (h *Holder) counted(m method) method {
 		h.count(1)
 		over := sync.OnceFunc(func() { h.count(-1) })
 		defer over()
-		defer context.AfterFunc(ctx, over)() // what is typed may wait longer than its client
+		stop := context.AfterFunc(ctx, over) // what is typed may wait longer than its client
+		defer stop()
 		return do(ctx, p, r)
 	}
 	return m

@@ -146,16 +146,19 @@ type TerminalRequest struct {
 // Terminal is a *sandbox.Terminal.
 type Terminal interface {
 	keyboard
-	display
-	transcript
+	looks
 	process
-	outcome
 }
 
 type keyboard interface {
 	Keys(names ...string) error
 	Type(text string) error
 	Paste(text string) error
+}
+
+type looks interface {
+	display
+	transcript
 }
 
 type display interface {
@@ -171,6 +174,7 @@ type transcript interface {
 type process interface {
 	WaitFor(ctx context.Context, until sandbox.Until) (sandbox.Event, error)
 	Kill()
+	outcome
 }
 
 type outcome interface {

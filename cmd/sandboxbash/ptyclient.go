@@ -55,7 +55,8 @@ func (c *terminalClient) call(ctx context.Context, patience time.Duration, metho
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if _, err := c.conn.Write(append(line, '\n')); err != nil {
 		return c.broken(ctx, patience, err)
 	}

@@ -289,7 +289,7 @@ func (k *keeper) accept(ctx context.Context, clients *sync.WaitGroup) {
 		}
 		clients.Go(func() {
 			defer func() { <-places }()
-			defer conn.Close()
+			defer conn.Close() //nolint:errcheck // the client may have closed it
 			if checkPeer(conn) == nil {
 				_ = k.holder.Serve(ctx, conn, conn) // of a client that has gone there is nothing to tell
 			}

@@ -290,14 +290,14 @@ func TestStarterGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	go func() { // an engine that takes calls and answers none
+	defer l.Close() //nolint:errcheck // of a test
+	go func() {     // an engine that takes calls and answers none
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			defer conn.Close() //nolint:revive // until the test is over
+			defer conn.Close() // until the test is over
 			asked <- struct{}{}
 		}
 	}()

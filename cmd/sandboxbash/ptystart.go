@@ -206,7 +206,8 @@ var errNoHandover = &exec.Error{Outcome: exec.NotStarted, Cause: causeHolder, Er
 // answer waits for the holder to have started the terminal, or not. When ctx ends
 // it is told to give up, and does so soon.
 func (s *startedHolder) answer(ctx context.Context) (handoverAnswer, error) {
-	defer context.AfterFunc(ctx, func() { _ = s.in.Close() })()
+	stop := context.AfterFunc(ctx, func() { _ = s.in.Close() })
+	defer stop()
 	var answer handoverAnswer
 	line, err := bufio.NewReader(s.out).ReadBytes('\n')
 	if err == nil {
