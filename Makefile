@@ -5,15 +5,16 @@ BIN     := bin/sandboxbash
 RUNNERS := images/runner/runner-linux-amd64.gz images/runner/runner-linux-arm64.gz
 TOOL    := $(GO) tool -modfile=tools/go.mod
 FUZZ    ?= 10s
+MINUTES ?= 10
 
 # Equal bytes come from equal compilers: the one that go.mod names.
 EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 
 # A command's own process group, its exit and its output are what these tests
 # are about: give them time on a slow machine, and never a cached result.
-TESTFLAGS ?= -count=1 -shuffle=on -timeout=10m
+TESTFLAGS ?= -count=1 -shuffle=on -timeout=20m
 
-.PHONY: help build quickstart test check fmt e2e lint fuzz bench vuln runner verify-runner cross clean
+.PHONY: help build quickstart test check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,7 @@ quickstart: build ## build it, make the host image, and run a real job in a sess
 # One package at a time: they share an engine, and look at all that happens on it.
 test: build ## run every test there is, e2e included (needs an engine)
 	$(GO) test -p 1 $(TESTFLAGS) ./...
+	cd tools/release && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
 
 check: ## what CI runs first; needs no engine
 	@wrong=$$($(TOOL) gofumpt -l .) || exit 1; test -z "$$wrong" || { echo "not formatted (run make fmt): $$wrong"; exit 1; }
@@ -52,6 +54,21 @@ fuzz: ## each fuzz test for $(FUZZ)
 bench: build ## measure, and write docs/benchmarks.md
 	$(GO) run ./e2e/bench -binary $(BIN) -out docs/benchmarks.md
 
+# TARGET is a file or one of conformance/targets, and ARGS are further flags. Without it all are asked, the others
+# with the image that ours has: some of them fail, which is what the page is for.
+conformance: build ## ask every bash tool here the black-box scenarios, for docs/conformance.md; TARGET=… asks one
+ifdef TARGET
+	$(GO) run ./conformance $(ARGS) $(TARGET)
+else
+	$(BIN) image host
+	$(GO) build -o bin/conformance ./conformance
+	bin/conformance -slow -page docs/conformance.md -var image="$$(docker image ls -q 'sandboxbash/host' | head -n 1)" $(ARGS) \
+	  sandboxbash docker-exec docker-exec-timeout docker-run podman-exec podman-run bwrap unshare bash || [ $$? = 1 ]
+endif
+
+soak: build ## kills, dead hosts, load, leaks and $(MINUTES) minutes of a nemesis, into docs/reliability.md
+	$(GO) run ./e2e/soak -binary $(BIN) -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only $(ONLY)) -out docs/reliability.md
+
 vuln: ## known vulnerabilities in what we depend on
 	$(TOOL) govulncheck ./...
 
@@ -69,5 +86,12 @@ cross: ## build for every host we promise
 	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done; done
 	for os in darwin windows; do GOOS=$$os $(GO) vet ./... || exit 1; done
 
+# The release program is a module of its own: what it needs is no dependency of ours.
+PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+release: ## build VERSION into dist: archives, packages, image, SBOM, checksums
+	@mkdir -p bin
+	cd tools/release && $(GO) build -o $(CURDIR)/bin/release .
+	$(EXACT) bin/release -version '$(VERSION)' -out '$(or $(OUT),dist)' -platforms '$(PLATFORMS)'
+
 clean: ## remove what the build has made
-	rm -rf bin
+	rm -rf bin dist

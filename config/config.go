@@ -29,12 +29,18 @@ type Config struct {
 	Secrets []Secret
 
 	Output    Output
+	Report    Report
+	Build     Build
 	Artifacts Artifacts
 	Policy    Policy
 	PTY       PTY
 	Agent     Agent
 	Serve     Serve
+	Audit     Audit
+	Metrics   Metrics
+	Log       Log
 
+	CI       string // whose log the output goes to: "auto", a runner's name, or "none"
 	JSON     bool
 	Quiet    bool
 	ExitCode bool // of session diff
@@ -65,6 +71,7 @@ type Run struct {
 	Background      bool
 	BackgroundAfter time.Duration // 0: never
 	File            string
+	Preview         bool
 }
 
 // Job is what a single question about a job says.
@@ -100,6 +107,19 @@ type Secret struct {
 type Output struct {
 	Limit  int64 // bytes; 0: none
 	Window int64 // bytes
+}
+
+// Report names the files that tell of single commands, "" for none.
+type Report struct {
+	JUnit   string
+	Summary string // "auto": the CI runner's
+}
+
+// Build says how images are built.
+type Build struct {
+	Base    string   // "": the Dockerfile's
+	Args    []string // NAME=VALUE
+	Network string   // "engine": what it gives; "host" or "none"
 }
 
 // Artifacts says what is kept of output. Sizes are in bytes.
@@ -172,22 +192,25 @@ func (r *reader) build() (*Config, error) {
 		Job: Job{Follow: r.on("job.follow")},
 		Run: Run{
 			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), Background: r.on("run.background"),
-			BackgroundAfter: r.duration("run.background-after"), File: r.text("run.file"),
+			BackgroundAfter: r.duration("run.background-after"), File: r.text("run.file"), Preview: r.on("run.preview"),
 		},
 		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
 		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
+		Build:  Build{Base: r.text("build.base"), Args: r.list("build.args"), Network: r.text("build.network")},
+		Report: Report{JUnit: r.text("report.junit"), Summary: r.text("report.summary")},
 		Artifacts: Artifacts{
 			Dir: r.text("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
 			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),
 			Bytes: r.text("artifacts.bytes"), Lines: r.text("artifacts.lines"),
 		},
-		JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
+		CI: r.text("ci"), JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
 	}
 	c.Secrets = r.secrets()
 	c.Policy = r.policy()
 	c.PTY = r.pty()
 	c.Agent = r.agent()
 	c.Serve = r.serve()
+	c.Audit, c.Metrics, c.Log = r.audit(), Metrics{Address: r.text("metrics.address")}, r.log()
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

@@ -28,7 +28,7 @@ func write(t *testing.T, text string) string {
 func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		switch {
 		case s.Flag == "":
 		case s.Kind == config.Switch:
@@ -54,15 +54,18 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &config.Config{
-		Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
+		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
+		Build:   config.Build{Network: "engine"},
 		Output:  config.Output{Window: 50 << 10},
 		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
 		PTY:     config.PTY{KillKeys: "esc esc", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},
+		Audit: config.Audit{FileMax: 64 << 20},
+		Log:   config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{
 			Mode: "overflow", Retention: 14 * 24 * time.Hour, Max: 1 << 30, SessionMax: 4 << 30, TotalMax: 20 << 30,
 		},
@@ -387,7 +390,7 @@ func TestSecrets(t *testing.T) {
 func TestSettingsAreDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		for _, name := range []string{"key " + s.Key, "variable " + s.Env(), "flag " + s.Flag, "short " + s.Short} {
 			if strings.HasSuffix(name, " ") {
 				continue

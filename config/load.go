@@ -43,7 +43,7 @@ func Load(src Source) (*Config, error) {
 		secretName: src.SecretName, failed: map[string]bool{},
 	}
 	settings := Settings()
-	for _, s := range settings {
+	for s := range settings {
 		if s.Default != "" {
 			r.v.SetDefault(s.Key, s.Default)
 		}
@@ -52,7 +52,7 @@ func Load(src Source) (*Config, error) {
 	if err := r.readFile(src, env); err != nil {
 		return nil, err
 	}
-	for _, s := range settings {
+	for s := range settings {
 		if value := env[s.Env()]; value != "" {
 			r.inEnv[s.Key] = value
 			// Above the file, below the flags.
@@ -98,7 +98,7 @@ const testPrefix = EnvPrefix + "TEST_"
 // each with the one that is probably meant, or "".
 func UnknownVariables(environ []string) map[string]string {
 	known := []string{EnvFile}
-	for _, s := range Settings() {
+	for s := range Settings() {
 		known = append(known, s.Env())
 	}
 	unknown := map[string]string{}
@@ -178,7 +178,7 @@ func (e *UnknownKeyError) Error() string {
 // setting has.
 func (r *reader) knownKeys(file *viper.Viper) error {
 	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey}
-	for _, s := range Settings() {
+	for s := range Settings() {
 		known[strings.ToLower(s.Key)] = s.Key // viper has keys in lower case
 	}
 	keys := file.AllKeys()

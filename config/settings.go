@@ -9,8 +9,10 @@
 package config
 
 import (
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -67,19 +69,34 @@ func (s Setting) Env() string {
 
 // Lookup returns the setting of a key, or of a flag with Flag names.
 func Lookup(key string) (Setting, bool) {
-	all := Settings()
-	i := slices.IndexFunc(all, func(s Setting) bool { return s.Key == key })
-	if i < 0 {
+	at, ok := known().at[key]
+	if !ok {
 		return Setting{}, false
 	}
-	return all[i], true
+	return known().all[at], true
 }
 
 // Settings returns all settings but secrets and policy.rules, which are lists of
 // tables and in the file only.
-func Settings() []Setting {
-	return slices.Concat(sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings())
+func Settings() iter.Seq[Setting] { return slices.Values(known().all) }
+
+type settings struct {
+	all []Setting
+	at  map[string]int // by key
 }
+
+// known is made once: every flag and every value of every start asks for it.
+var known = sync.OnceValue(func() settings {
+	k := settings{
+		all: slices.Concat(
+			sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings(), recordSettings()),
+		at: map[string]int{},
+	}
+	for i, s := range k.all {
+		k.at[s.Key] = i
+	}
+	return k
+})
 
 func sessionSettings() []Setting {
 	return []Setting{
@@ -94,6 +111,9 @@ func sessionSettings() []Setting {
 		{Key: "limits.cpus", Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, as in 1.5 (default 2)"},
 		{Key: "limits.pids", Flag: "pids", Kind: Count, Holder: "N", Usage: "processes and threads of the session (default 512; 4096 in profile dev)"},
 		{Key: "limits.disk", Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is no bind; it is then kept in memory (default: no limit, on disk)"},
+		{Key: "build.base", Flag: "base", Holder: "REF", Usage: "image that a built image begins with: the Dockerfile's argument BASE"},
+		{Key: "build.args", Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "argument of a Dockerfile, as in http_proxy=...; may be repeated"},
+		{Key: "build.network", Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of what a Dockerfile runs: what the engine gives it, that of its machine, or none"},
 		{Key: "session.id", Flag: "session", Holder: "ID", Usage: "session, by its id or the begin of one"},
 		{Key: "session.idle", Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "how long a session lives without a word from anybody"},
 		{Key: "session.warm", Kind: Count, Default: "0", Usage: "sessions that a long-lived process keeps prepared"},
@@ -112,6 +132,7 @@ func commandSettings() []Setting {
 		{Key: "run.background", Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print its id, pid and output file, and return at once"},
 		{Key: "run.background-after", Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "let the script go on as a job if it has not ended by then (0s: never)"},
 		{Key: "run.file", Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are then its arguments"},
+		{Key: "run.preview", Flag: "preview", Kind: Switch, Default: "false", Usage: "show the script and the last 20 lines of its output when it has ended, as a harness shows a call, instead of the output as it comes"},
 		{Key: "job.follow", Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "go on until the job has ended"},
 		{Key: "env.set", Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "environment variable of the command; may be repeated"},
 		{Key: "env.pass", Kind: List, Usage: "names of variables of this environment that commands get too"},
@@ -124,6 +145,9 @@ func commandSettings() []Setting {
 
 func outputSettings() []Setting {
 	return []Setting{
+		{Key: "ci", Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "CI runner that reads the output: what it would take for commands gets a space into it (auto: by the runner's variable)"},
+		{Key: "report.junit", Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report, with its outcome, time and the end of its output"},
+		{Key: "report.summary", Flag: "summary", Holder: "FILE", Usage: "append the same as Markdown to FILE; auto is the file of GitHub's job summary"},
 		{Key: "output.limit", Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "end a command that writes more than this (default: no limit)"},
 		{Key: "output.window", Kind: Size, Default: "50k", Usage: "how much of each stream a JSON result holds: its end"},
 		{Key: "artifacts.dir", Usage: "where full outputs are kept (default: artifacts of the user's state directory)"},

@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 func table() string {
 	var b strings.Builder
 	b.WriteString("| key | variable | flag | default | meaning |\n|---|---|---|---|---|\n")
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		flagged := ""
 		if s.Flag != "" {
 			flagged = "`--" + s.Flag + "`"

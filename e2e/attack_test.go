@@ -186,7 +186,7 @@ func TestContainerAsCreated(t *testing.T) {
 				{"no sysctls", len(h.Sysctls) == 0},
 				{"nothing is logged", h.LogConfig.Type == "none"},
 				{"our program, and nothing of the image", slices.Contains(slices.Concat(c.Config.Entrypoint, c.Config.Cmd), "init") && c.Config.Entrypoint[0] == "/.sandboxbash/runner"},
-				{"uid 0 in /", (c.Config.User == "0:0" || c.Config.User == "0") && c.Config.WorkingDir == "/" && c.Config.StopSignal == "SIGKILL"},
+				{"uid 0 in /", (c.Config.User == "0:0" || c.Config.User == "0") && c.Config.WorkingDir == "/" && c.Config.StopSignal == "SIGTERM"},
 				{"masked", slices.Contains(h.MaskedPaths, "/proc/kcore") && slices.Contains(h.MaskedPaths, "/proc/interrupts") && slices.Contains(h.ReadonlyPaths, "/proc/sys")},
 			} {
 				if !check.ok {

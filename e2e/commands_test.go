@@ -41,6 +41,7 @@ var past = time.Unix(1, 0)
 //	sha256 FILE FILE|HASH           both are the same
 //	kill-process SIGNAL PATTERN     signals the processes on the host that this script started
 //	workdir DIR                     makes a directory that commands can write as workspace
+//	collector NAME FILE             $NAME is the address of a collector that writes what it gets to FILE
 //	old-engine NAME VERSION         $NAME is the address of an engine of that API version
 //	size FILE MIN [MAX]             a file's size in bytes
 var commands = map[string]func(*testscript.TestScript, bool, []string){
@@ -49,6 +50,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"elapsed":      cmdElapsed,
 	"until":        cmdUntil,
 	"session":      cmdSession,
+	"collector":    cmdCollector,
 	"save":         cmdSave,
 	"json":         cmdJSON,
 	"json-save":    cmdJSONSave,

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,9 @@ func testMain(m *testing.M) int {
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the binary under test: %v\n%s", err, out)
 		return 1
+	}
+	for _, name := range []string{"GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION"} {
+		_ = os.Unsetenv(name) // what is printed depends on them; tests of that set them
 	}
 	before := made()
 	code := m.Run()
@@ -113,6 +117,35 @@ func needEngine(t *testing.T) {
 // TestCommandLine runs the scripts that need no engine.
 func TestCommandLine(t *testing.T) {
 	runScripts(t, offline, func(name string) bool { return strings.HasPrefix(name, "cli-") })
+}
+
+var sleepMark = regexp.MustCompile(`sleep (4[0-9]{3})\b`)
+
+// TestMarks checks that a process that one test looks for is no other test's: they
+// look at all containers, and run at the same time.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, pattern := range []string{"testdata/script/*.txtar", "*_test.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	first := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range sleepMark.FindAllStringSubmatch(string(text), -1) {
+			if was, ok := first[m[1]]; ok && was != file {
+				t.Errorf("sleep %s is in %s and in %s: give each a number of its own", m[1], was, file)
+			}
+			first[m[1]] = file
+		}
+	}
 }
 
 // TestSlow runs the scripts that measure, one after the other.

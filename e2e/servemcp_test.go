@@ -61,6 +61,9 @@ func TestServeMCP(t *testing.T) {
 	if text, r := c.call(t, t.Context(), "bash", map[string]any{"command": "echo hi; echo there >&2"}); !strings.HasPrefix(text, "hi\nthere\n\n\nWall time: ") || r.IsError {
 		t.Errorf("echo: %q", text)
 	}
+	if kept, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "artifact://0"}); err != nil || kept.Contents[0].Text != "hi\nthere\n" {
+		t.Errorf("its artifact, which --artifacts always keeps: %+v, %v", kept, err)
+	}
 	ids := s.sessions(t)
 	if len(ids) != 1 {
 		t.Fatalf("after the first call there are %d sessions", len(ids))

@@ -45,8 +45,11 @@ type Info struct {
 	Runtimes       []string // registered, sorted
 	SecurityOpts   []string // as reported, as in "name=seccomp,profile=default"
 	Rootless       bool
-	Unenforced     []string // limits the engine would drop, as in "memory", "swap", "pids", "cpus"
-	Warnings       []string // the engine's own words about itself
+	// PlainTmpfs: a mount of type tmpfs may have neither an owner ("uid", "gid") nor
+	// a number of files ("nr_inodes"). A volume of that type may.
+	PlainTmpfs bool
+	Unenforced []string // limits the engine would drop, as in "memory", "swap", "pids", "cpus"
+	Warnings   []string // the engine's own words about itself
 }
 
 // Image is an image that is present on the engine.
@@ -75,6 +78,8 @@ type Build struct {
 	Dockerfile string // its path within the context; "" is "Dockerfile"
 	Ref        string // repo:tag to give the image; "" gives it none
 	Labels     map[string]string
+	Args       map[string]string // values of the Dockerfile's ARG
+	Network    string            // of what it runs: "host" or "none"; "" is the engine's own choice
 }
 
 // Progress is one step of a pull, load or build. Current and Total are bytes,
@@ -138,6 +143,9 @@ type Volume struct {
 	Name    string
 	Labels  map[string]string
 	Options map[string]string
+	// Root: its root directory is uid 0's, whatever it is mounted over with
+	// "nocopy". Used on create; without it that is left to the engine.
+	Root    bool
 	Created time.Time // set by the engine; ignored on create
 }
 

@@ -39,7 +39,7 @@ type Reason string
 const (
 	Exited      Reason = "exited"       // by itself; Status.Code is set
 	Signalled   Reason = "signalled"    // by a signal that was not ours
-	TimedOut    Reason = "timed-out"    // killed at its timeout
+	TimedOut    Reason = "timed-out"    // no end was seen by its timeout, and it was killed
 	Cancelled   Reason = "cancelled"    // killed because the caller's context ended
 	OOMKilled   Reason = "oom-killed"   // killed by the kernel at the memory limit
 	OutputLimit Reason = "output-limit" // killed because it wrote too much
@@ -85,13 +85,16 @@ type Status struct {
 	Elapsed time.Duration // from the start to the end
 	CPU     time.Duration // user and system time of the command and its waited-for descendants
 	MaxRSS  int64         // bytes; the largest resident set of one process
-	Stdout  int64         // bytes it wrote, by the runner's count
-	Stderr  int64         // bytes; 0 when merged
-	Dropped int64         // bytes of those that the writers did not take
-	Rung    wire.Rung     // how far the kill ladder went
-	Left    int           // processes that live on in the background
-	Write   error         // the first error of Stdout or Stderr
-	Handed  *Started      // the job that it has become
+	// Processes is how many processes and threads began in the session meanwhile:
+	// at most so many are the command's. 0 if its kernel does not tell.
+	Processes int64
+	Stdout    int64     // bytes it wrote, by the runner's count
+	Stderr    int64     // bytes; 0 when merged
+	Dropped   int64     // bytes of those that the writers did not take
+	Rung      wire.Rung // how far the kill ladder went
+	Left      int       // processes that live on in the background; 0 is proved by the kernel
+	Write     error     // the first error of Stdout or Stderr
+	Handed    *Started  // the job that it has become
 }
 
 // Outcome says what is known of a command without a Status.
@@ -181,8 +184,17 @@ type Options struct {
 	// honour its context for the opening only.
 	Open func(ctx context.Context) (io.ReadWriteCloser, error)
 	// Lease is how long a runner, and the container, live without a word from
-	// this process. It must be positive.
+	// this process; a runner, a minute at most. It must be positive.
 	Lease time.Duration
+	// Paused reports whether the container is paused, so that its runners cannot but
+	// be silent. nil: it never is.
+	Paused func(ctx context.Context) bool
+	// Again reports whether a runner that could not be opened is worth another try:
+	// an engine that is being restarted is soon there again. nil: it never is.
+	Again func(ctx context.Context) bool
+	// Gate bounds how many runners are opened at a time; it is for all pools of an
+	// engine. nil: one of this pool's own.
+	Gate *Gate
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ type fakeRunner struct {
 	kills    []wire.Kill    // guarded by mu
 	frames   []wire.Type    // guarded by mu
 	rest     []byte
+
+	lease time.Duration // that it was given; set before its greeting
+	mute  atomic.Bool   // no sign of life is answered
 
 	// out queues frames: two writers of a pipe would wait for a mutex, which
 	// stops a bubble's clock.
@@ -68,10 +72,12 @@ func (f *fakeRunner) serve() {
 	if err != nil || kind != wire.TypeOpen {
 		return
 	}
-	if open, err := wire.ParseOpen(payload); err != nil || open.Lease <= 0 {
+	open, err := wire.ParseOpen(payload)
+	if err != nil || open.Lease <= 0 {
 		f.t.Errorf("open %+v, %v", open, err)
 		return
 	}
+	f.lease = open.Lease // before the greeting
 	f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
 	for {
 		kind, payload, err := f.in.Next()
@@ -87,6 +93,10 @@ func (f *fakeRunner) take(kind wire.Type, payload []byte) {
 	defer f.mu.Unlock()
 	f.frames = append(f.frames, kind)
 	switch kind {
+	case wire.TypePing:
+		if !f.mute.Load() {
+			f.send(wire.TypePong, nil)
+		}
 	case wire.TypePart:
 		f.rest = append(f.rest, payload...)
 	case wire.TypeRequest:

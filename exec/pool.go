@@ -3,7 +3,9 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -18,17 +20,40 @@ const busyPause = 10 * time.Millisecond
 // heartbeat is the longest time between two signs of life to a runner.
 const heartbeat = 10 * time.Second
 
-// openTime bounds the opening of a runner.
-const openTime = 15 * time.Second
+// hostLease is how long a runner at most goes on with a command without a word from
+// this process, however long its session's lease is: an engine that is restarted
+// under its containers cuts all streams, and no runner sees an end of its own.
+// It is six heartbeats, for a process of ours may be late.
+const hostLease = time.Minute
+
+// openTime bounds the opening of a runner, and openSlack that for a command with a
+// timeout: it has that long more, so that the call can still end 5 s after it.
+const (
+	openTime  = 15 * time.Second
+	openSlack = 3 * time.Second
+)
+
+// A runner that could not be opened is tried again for againTime, at first after
+// againPause and then after twice as long each time: an engine takes a second or
+// two to start its containerd again. No command has gone to it yet.
+const (
+	againTime  = 5 * time.Second
+	againPause = 100 * time.Millisecond
+)
+
+var errSlowOpen = fmt.Errorf("the engine has not started a runner in time: it may be overloaded, or hang: %w", context.DeadlineExceeded)
 
 // Pool keeps the runners of one session. It is safe for concurrent use.
 type Pool struct {
 	opts  Options
 	queue *semaphore.Weighted // one for each command that runs
 
+	waiting atomic.Int64 // commands in the queue
+
 	stop   context.CancelFunc
 	ctx    context.Context //nolint:containedctx // it is the pool's own life: of refilling; ends with Close
 	helper sync.WaitGroup
+	freed  chan struct{} // a token when a runner is idle
 
 	mu      sync.Mutex
 	idle    []*Runner            // guarded by mu; the last used is the last
@@ -39,10 +64,29 @@ type Pool struct {
 
 // NewPool returns a Pool. It opens nothing: the first command or Fill does.
 func NewPool(opts Options) *Pool {
-	p := &Pool{opts: opts, queue: semaphore.NewWeighted(maxRunners), open: map[*Runner]struct{}{}}
+	if opts.Gate == nil {
+		opts.Gate = NewGate()
+	}
+	p := &Pool{
+		opts: opts, queue: semaphore.NewWeighted(maxRunners), open: map[*Runner]struct{}{},
+		freed: make(chan struct{}, maxRunners),
+	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.helper.Go(p.beat)
 	return p
+}
+
+// PoolStats is what a Pool holds at a moment.
+type PoolStats struct {
+	Idle, Busy int // runners
+	Waiting    int // commands that wait for their place
+}
+
+// Stats counts what there is.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PoolStats{Idle: len(p.idle), Busy: len(p.open) - len(p.idle), Waiting: int(p.waiting.Load())}
 }
 
 // Run runs one command as soon as a place is free, first come first served. The
@@ -53,7 +97,10 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 		return Status{}, notStarted(CauseBusy, "the session is busy with another command")
 	}
 	if !c.Exclusive {
-		if err := p.queue.Acquire(ctx, 1); err != nil {
+		p.waiting.Add(1)
+		err := p.queue.Acquire(ctx, 1)
+		p.waiting.Add(-1)
+		if err != nil {
 			return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
 		}
 		defer p.queue.Release(1)
@@ -80,7 +127,7 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 func (p *Pool) Aside(ctx context.Context, c Command) (Status, error) { return p.try(ctx, c) }
 
 func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
-	r, err := p.take(ctx)
+	r, err := p.take(ctx, c.Timeout)
 	if err != nil {
 		return Status{}, err
 	}
@@ -94,33 +141,97 @@ func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
 	return st, err
 }
 
-// take returns an idle runner, or a new one.
-func (p *Pool) take(ctx context.Context) (*Runner, error) {
+// take returns an idle runner, or a new one, whichever there is first, for a command
+// with that timeout.
+func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error) {
+	if r := p.takeIdle(); r != nil {
+		return r, nil
+	}
+	within := openTime
+	if timeout > 0 {
+		within = min(within, timeout+openSlack)
+	}
+	late := time.NewTimer(gateTime)
+	defer late.Stop()
+	for {
+		select {
+		case p.opts.Gate.places <- struct{}{}:
+			return p.inPlace(ctx, within)
+		case <-p.freed:
+			if r := p.takeIdle(); r != nil {
+				return r, nil
+			}
+		case <-late.C:
+			return nil, crowded()
+		case <-ctx.Done():
+			return nil, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// inPlace opens a runner in a place of the gate, unless none is needed any more.
+func (p *Pool) inPlace(ctx context.Context, within time.Duration) (*Runner, error) {
+	giveBack := p.opts.Gate.keep()
+	defer giveBack()
+	if r := p.takeIdle(); r != nil {
+		return r, nil
+	}
+	return p.openRunner(ctx, within)
+}
+
+// takeIdle returns an idle runner that lives; nil if there is none.
+func (p *Pool) takeIdle() *Runner {
 	for {
 		p.mu.Lock()
 		n := len(p.idle)
 		if n == 0 {
 			p.mu.Unlock()
-			return p.openRunner(ctx)
+			return nil
 		}
 		r := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
 		if r.alive() {
-			return r, nil
+			return r
 		}
 		p.drop(r)
 	}
 }
 
-func (p *Pool) openRunner(ctx context.Context) (*Runner, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+// free tells one that waits that there is an idle runner.
+func (p *Pool) free() {
+	select {
+	case p.freed <- struct{}{}:
+	default: // as many as may wait are told already
+	}
+}
+
+// openRunner opens a runner, if need be and it makes sense at the second or a later
+// try.
+func (p *Pool) openRunner(ctx context.Context, within time.Duration) (*Runner, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errSlowOpen)
 	defer cancel()
+	began := time.Now()
+	for pause := againPause; ; pause *= 2 {
+		r, err := p.openOnce(ctx)
+		e, _ := errors.AsType[*Error](err)
+		if e == nil || e.Cause != CauseEngine || time.Since(began)+pause > againTime || p.opts.Again == nil || !p.opts.Again(ctx) {
+			return r, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (p *Pool) openOnce(ctx context.Context) (*Runner, error) {
 	stream, err := p.opts.Open(ctx)
 	if err != nil {
 		return nil, &Error{Outcome: NotStarted, Cause: CauseEngine, Err: err}
 	}
-	r, err := NewRunner(ctx, stream, p.opts.Lease)
+	r, err := NewRunner(ctx, stream, min(p.opts.Lease, hostLease))
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +258,7 @@ func (p *Pool) giveBack(r *Runner, st Status, err error) {
 		r.idleSince = time.Now()
 		p.idle = append(p.idle, r)
 		p.mu.Unlock()
+		p.free()
 	}
 	p.Fill()
 }
@@ -165,21 +277,34 @@ func (p *Pool) Fill() {
 	defer p.mu.Unlock()
 	for !p.closed && len(p.idle)+p.filling < p.opts.Ahead && len(p.open)+p.filling < maxRunners {
 		p.filling++
-		p.helper.Go(func() {
-			r, err := p.openRunner(p.ctx)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.filling--
-			if err == nil {
-				r.idleSince = time.Now()
-				p.idle = append([]*Runner{r}, p.idle...)
-			}
-		})
+		p.helper.Go(p.fill)
+	}
+}
+
+// fill opens one runner as soon as it may.
+func (p *Pool) fill() {
+	var r *Runner
+	var err error
+	select {
+	case p.opts.Gate.places <- struct{}{}:
+		giveBack := p.opts.Gate.keep()
+		r, err = p.openRunner(p.ctx, openTime)
+		giveBack()
+	case <-p.ctx.Done():
+		err = p.ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.filling--
+	if err == nil {
+		r.idleSince = time.Now()
+		p.idle = append([]*Runner{r}, p.idle...)
+		p.free()
 	}
 }
 
 // beat tells every runner that this process lives, and closes those that have
-// been idle for long.
+// been idle for long, or say nothing any more.
 func (p *Pool) beat() {
 	ticker := time.NewTicker(min(heartbeat, p.opts.Lease/3))
 	defer ticker.Stop()
@@ -204,6 +329,9 @@ func (p *Pool) beat() {
 			p.drop(r)
 		}
 		for _, r := range all {
+			if how := r.silent.beat(r.ear, time.Now()); how != hears {
+				p.helper.Go(func() { p.doubt(r, how) })
+			}
 			// A runner whose stream is stuck must not hold up the others; its
 			// goroutine ends with the stream.
 			go func() { _ = r.send(wire.TypePing, nil) }()

@@ -26,13 +26,17 @@ type Runner struct {
 	dead chan struct{} // closed when the stream has ended
 	err  error         // why; set before dead is closed
 
+	ear    *ear
+	silent silence // the pool's
+
 	idleSince time.Time // the pool's
 }
 
 // NewRunner shakes hands with the runner at the other end of stream, which it
 // closes if that fails. Its reading goroutine ends with the stream.
 func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
-	r := &Runner{stream: stream, in: wire.NewReader(stream), dead: make(chan struct{})}
+	r := &Runner{stream: stream, ear: &ear{stream: stream}, dead: make(chan struct{})}
+	r.in = wire.NewReader(r.ear)
 	// Close unblocks the read below when ctx ends.
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	err := r.shake(lease)
@@ -68,8 +72,8 @@ func (r *Runner) shake(lease time.Duration) error {
 		return err
 	}
 	kind, payload, err := r.in.Next()
-	if errors.Is(err, wire.ErrFrame) {
-		return fmt.Errorf("no greeting: %w; the stream begins with %q", err, r.in.Ahead(maxShown))
+	if errors.Is(err, wire.ErrFrame) { // no runner, but the engine's words instead of one
+		return fmt.Errorf("no greeting, but %q", r.in.Ahead(maxShown))
 	}
 	if err != nil {
 		return fmt.Errorf("no greeting: %w", err)
@@ -121,6 +125,7 @@ type running struct {
 	refused   chan wire.Detached // a hand-over that could not be; nil for what is no Job
 	window    atomic.Int64       // bytes of standard input that may be sent now
 	credit    chan struct{}      // a token when window has grown
+	taking    atomic.Int64       // since when the taker writes a chunk, as UnixNano; 0: it waits for one
 	received  [2]int64           // the reader's until end is sent
 	dropped   int64              // the reader's until end is sent
 }
@@ -139,6 +144,9 @@ func (r *Runner) read() {
 			err = r.handle(kind, payload)
 		}
 		if err != nil {
+			if r.ear.givenUp.Load() {
+				err = errSilent
+			}
 			r.err = err
 			r.stream.Close()
 			return
@@ -227,7 +235,10 @@ func (run *running) take(out [2]io.Writer) (first error) {
 	var failed [2]bool
 	for c := range run.chunks {
 		if !failed[c.stream] {
-			if _, err := out[c.stream].Write(c.payload); err != nil {
+			run.taking.Store(time.Now().UnixNano())
+			_, err := out[c.stream].Write(c.payload)
+			run.taking.Store(0)
+			if err != nil {
 				failed[c.stream] = true
 				if first == nil {
 					first = err
@@ -329,6 +340,18 @@ func (run *running) abandon() {
 	}
 }
 
+// How long after the kill and its grace the writers of output may go on.
+const (
+	stuckTaker = 50 * time.Millisecond // with one chunk
+	slowTaker  = time.Second           // with all of them
+)
+
+// stuck reports whether the taker holds up what comes after.
+func (run *running) stuck(now, patient time.Time) bool {
+	since := run.taking.Load()
+	return since != 0 && (now.Sub(time.Unix(0, since)) >= stuckTaker || now.After(patient))
+}
+
 // wait waits for the command's end; when ctx ends it has the command killed and
 // waits a bounded time more.
 func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error) {
@@ -355,6 +378,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 	// A stuck engine may not take it: the goroutine ends with the stream.
 	go func() { _ = r.send(wire.TypeKill, kill.Append(nil)) }()
 
+	killed := time.Now()
 	takers := time.NewTimer(grace)
 	defer takers.Stop()
 	top := time.NewTimer(grace + sweepTime)
@@ -365,8 +389,14 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 			return end, nil
 		case <-r.dead:
 			return lost()
-		case <-takers.C:
-			run.abandon() // the end stands behind output that nobody takes
+		case now := <-takers.C:
+			// The end may stand behind output that nobody takes, or both may still be
+			// on their way.
+			if run.stuck(now, killed.Add(grace+slowTaker)) {
+				run.abandon()
+			} else {
+				takers.Reset(stuckTaker)
+			}
 		case <-top.C:
 			return nil, &Error{Outcome: Unknown, Cause: CauseUnconfirmed, Err: fmt.Errorf(
 				"%w, and the runner did not confirm the kill within %s", context.Cause(ctx), grace+sweepTime)}
@@ -378,7 +408,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 // has ended for our reason.
 func status(ctx context.Context, exit wire.Exit) Status {
 	st := Status{
-		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS),
+		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS), Processes: int64(exit.Processes),
 		Stdout: int64(exit.Stdout), Stderr: int64(exit.Stderr), Rung: exit.Rung, Left: int(exit.Left),
 	}
 	cause := context.Cause(ctx)

@@ -164,6 +164,31 @@ func TestRunBlockedWriter(t *testing.T) {
 	})
 }
 
+// Output that is late, because the engine or the way to it has stood still, is not
+// taken for output that nobody takes.
+func TestRunLateOutput(t *testing.T) {
+	for name, late := range map[string]time.Duration{"at once": 0, "behind the grace": 2 * DefaultGrace, "late": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeRunner{on: func(*fakeRunner, wire.Request) {}, onKill: func(f *fakeRunner, kill wire.Kill) {
+					time.Sleep(late)
+					f.send(wire.TypeStdout, []byte("all of it"))
+					f.exit(wire.Exit{Seq: kill.Seq, Code: 3, Stdout: 9})
+				}}
+				r := open(t, f)
+				defer r.Close()
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, ErrTimeout)
+				defer cancel()
+				var out bytes.Buffer
+				got, err := r.Run(ctx, Command{Stdout: &out})
+				if err != nil || got.Reason != Exited || got.Code != 3 || got.Dropped != 0 || out.String() != "all of it" {
+					t.Errorf("Run() = %+v, %v, output %q; want it exited with 3 and nothing dropped", got, err, out.String())
+				}
+			})
+		})
+	}
+}
+
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
@@ -249,7 +274,11 @@ func TestNewRunnerRefuses(t *testing.T) {
 		{"another version", func(c net.Conn) {
 			_, _ = c.Write(wire.AppendFrame(nil, wire.TypeHello, wire.Hello{Version: wire.Version + 1}.Append(nil)))
 		}, CauseProtocol},
-		{"not a runner", func(c net.Conn) { _, _ = io.WriteString(c, "exec failed: no such file") }, CauseProtocol},
+		{"not a runner", func(c net.Conn) { _, _ = io.WriteString(c, "exec failed: no such file") }, CauseEngine},
+		{"half of a greeting", func(c net.Conn) {
+			_, _ = c.Write(wire.AppendFrame(nil, wire.TypeHello, wire.Hello{Version: wire.Version}.Append(nil))[:9])
+			c.Close()
+		}, CauseEngine},
 		{"end of stream", func(c net.Conn) { c.Close() }, CauseEngine},
 		{"silence", func(net.Conn) {}, CauseEngine},
 	} {

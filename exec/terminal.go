@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,13 @@ func GreetTerminal(ctx context.Context, stream io.ReadWriteCloser) (*Terminal, e
 }
 
 func greet(stream io.Reader) (wire.Hello, error) {
-	kind, payload, err := readFrame(stream)
+	var seen bytes.Buffer
+	kind, payload, err := readFrame(io.TeeReader(stream, &seen))
+	if errors.Is(err, wire.ErrFrame) { // no runner, but the engine's words instead of one
+		more := make([]byte, maxShown)
+		n, _ := stream.Read(more)
+		return wire.Hello{}, fmt.Errorf("no greeting, but %q", append(seen.Bytes(), more[:n]...))
+	}
 	if err != nil {
 		return wire.Hello{}, fmt.Errorf("no greeting: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,9 @@ func TestTerminalNotStarted(t *testing.T) {
 		_, err := GreetTerminal(t.Context(), host)
 		if e, ok := errors.AsType[*Error](err); !ok || e.Outcome != NotStarted {
 			t.Errorf("GreetTerminal(%q) = %v; want not-started", greeting, err)
+		}
+		if words := "no such file"; strings.Contains(greeting, words) && !strings.Contains(err.Error(), words) {
+			t.Errorf("GreetTerminal(%q) = %v; want what was said", greeting, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -19,12 +20,34 @@ import (
 
 const dockerfile = "Dockerfile"
 
-// Build builds the directory's Dockerfile on the engine and names the image ref,
-// or gives it no name if ref is empty. What .dockerignore excludes is not sent.
-func (r *Resolver) Build(ctx context.Context, dir, ref string, progress func(engine.Progress)) (engine.Image, error) {
-	name, err := optionalRef(ref)
+// BaseDir is the directory of the base image, which is embedded. A directory of
+// that name is ./base.
+const BaseDir = "base"
+
+//go:embed base
+var embeddedBase embed.FS
+
+// BuildOptions of an image. The zero value is useful.
+type BuildOptions struct {
+	Ref     string            // what to name it; "" gives it no name
+	Args    map[string]string // values of the Dockerfile's ARG
+	Network string            // of what it runs: "host", "none", or "" for the engine's choice
+}
+
+// Build builds the directory's Dockerfile on the engine. What .dockerignore
+// excludes is not sent.
+func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, progress func(engine.Progress)) (engine.Image, error) {
+	name, err := optionalRef(opts.Ref)
 	if err != nil {
 		return engine.Image{}, err
+	}
+	want := engine.Build{Ref: name, Labels: roleLabels(roleImage), Args: opts.Args, Network: opts.Network}
+	if dir == BaseDir {
+		want.Dockerfile = BaseDir + "/" + dockerfile
+		return r.build(ctx, "the base image", want, progress, func(w io.Writer) error {
+			tw := tar.NewWriter(w)
+			return errors.Join(tw.AddFS(embeddedBase), tw.Close())
+		})
 	}
 	if _, err := os.Stat(filepath.Join(dir, dockerfile)); err != nil {
 		return engine.Image{}, fmt.Errorf("build: %s has no %s: %w", dir, dockerfile, err)
@@ -33,17 +56,22 @@ func (r *Resolver) Build(ctx context.Context, dir, ref string, progress func(eng
 	if err != nil {
 		return engine.Image{}, err
 	}
+	return r.build(ctx, dir, want, progress, func(w io.Writer) error { return writeContext(w, dir, ignored) })
+}
+
+// build streams a context to the engine.
+func (r *Resolver) build(ctx context.Context, what string, want engine.Build, progress func(engine.Progress), write func(io.Writer) error) (engine.Image, error) {
 	pr, pw := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pw.CloseWithError(writeContext(pw, dir, ignored))
+		pw.CloseWithError(write(pw))
 	}()
-	id, err := r.engine.BuildImage(ctx, pr, engine.Build{Ref: name, Labels: roleLabels(roleImage)}, orQuiet(progress))
+	id, err := r.engine.BuildImage(ctx, pr, want, orQuiet(progress))
 	pr.CloseWithError(errors.New("the engine stopped reading"))
 	<-done
 	if err != nil {
-		return engine.Image{}, fmt.Errorf("build %s: %w", dir, err)
+		return engine.Image{}, fmt.Errorf("build %s: %w", what, err)
 	}
 	return r.engine.Image(ctx, string(id))
 }

@@ -235,8 +235,21 @@ func TestFillWorkspaceOwnsTheVolume(t *testing.T) {
 			t.Errorf("FillWorkspace(%v): stat = %q; want %q", owner, got, want)
 		}
 	}
-	if out := mustCommand(t, "ps", "-aq", "--filter", "name=sandboxbash-fill-"); out != "" {
+	if out := mustCommand(t, "ps", "-aq", "--filter", "name=-filler"); out != "" {
 		t.Errorf("fillers left behind: %s", out)
+	}
+}
+
+// What clears a volume that is gone already makes none.
+func TestClearWorkspaceMakesNone(t *testing.T) {
+	r, _ := connect(t)
+	name := "sandboxbash-test-" + uuid.NewString()
+	cleanup(t, "volume", "rm", "-f", name)
+	if err := r.ClearWorkspace(t.Context(), name); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("ClearWorkspace(%s) = %v; want %v", name, err, engine.ErrNotFound)
+	}
+	if out := mustCommand(t, "volume", "ls", "-q", "--filter", "name="+name); out != "" {
+		t.Errorf("it has made %s", out)
 	}
 }
 

@@ -20,7 +20,9 @@ type fakeEngine struct {
 	pullTime time.Duration
 	pullErr  error
 	imageErr error
-	silent   bool // a pull says nothing until its end
+	forgets  bool          // what it has pulled
+	silent   bool          // a pull says nothing until its end
+	tells    time.Duration // between two words of a pull; 0: there is one
 
 	mu      sync.Mutex
 	present map[string]engine.Image // guarded by mu
@@ -55,15 +57,29 @@ func (f *fakeEngine) PullImage(ctx context.Context, ref string, progress func(en
 	if !f.silent {
 		progress(engine.Progress{ID: "layer", Status: "Downloading", Current: 1, Total: 2})
 	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(f.pullTime):
+	end := time.After(f.pullTime)
+	var word <-chan time.Time
+	if f.tells > 0 {
+		ticker := time.NewTicker(f.tells)
+		defer ticker.Stop()
+		word = ticker.C
+	}
+	for pulling := true; pulling; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-word:
+			progress(engine.Progress{ID: "layer", Status: "Downloading", Current: 1, Total: 2})
+		case <-end:
+			pulling = false
+		}
 	}
 	if f.pullErr != nil {
 		return f.pullErr
 	}
-	f.put(ref)
+	if !f.forgets {
+		f.put(ref)
+	}
 	return nil
 }
 

@@ -15,6 +15,15 @@ import (
 // drops packets would hold up a machine's first command for half a minute.
 const registryPatience = 3 * time.Second
 
+// pullSilence is how long a pull may say nothing. Engines tell every step of a
+// download and of unpacking; the longest that they are seen to be busy without a
+// word is with the digest of a layer of gigabytes, on a slow disk.
+const pullSilence = 5 * time.Minute
+
+var errNotPulled = errors.New("the engine says that it has pulled it, and does not have it")
+
+var errPullSilent = fmt.Errorf("neither the registry nor the engine has said anything for %v", pullSilence)
+
 var errNoAnswer = fmt.Errorf("the registry did not answer within %v", registryPatience)
 
 // UnresolvedError says that an image is neither on the engine nor to be had.
@@ -103,6 +112,8 @@ func (r *Resolver) present(ctx context.Context, t target) (engine.Image, error) 
 	switch {
 	case errors.Is(err, engine.ErrNotFound):
 		return engine.Image{}, err
+	case errors.Is(err, engine.ErrInvalid): // engines differ in what a name may be
+		return engine.Image{}, &InvalidRefError{Ref: t.name, Reason: oneLine(err.Error())}
 	case err != nil:
 		return engine.Image{}, fmt.Errorf("image %q: %w", t.name, err)
 	case t.byID && !strings.HasPrefix(strings.TrimPrefix(string(img.ID), "sha256:"), strings.TrimPrefix(t.name, "sha256:")):
@@ -119,10 +130,21 @@ func (r *Resolver) pull(ctx context.Context, t target, progress func(engine.Prog
 		return engine.Image{}, &InvalidRefError{Ref: t.name, Reason: "the name is reserved for images that sandboxbash makes itself"}
 	}
 	return r.images.do(ctx, t.name, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
-		err := r.engine.PullImage(ctx, t.name, tell)
+		pulling, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		silence := time.AfterFunc(pullSilence, func() { cancel(errPullSilent) })
+		defer silence.Stop()
+		err := r.engine.PullImage(pulling, t.name, func(p engine.Progress) {
+			silence.Reset(pullSilence)
+			tell(p)
+		})
 		switch {
 		case err == nil:
-			return r.present(ctx, t)
+			img, err := r.present(ctx, t)
+			if errors.Is(err, engine.ErrNotFound) {
+				err = &UnresolvedError{Ref: t.name, Pull: errNotPulled}
+			}
+			return img, err
 		case ctx.Err() != nil:
 			return engine.Image{}, context.Cause(ctx)
 		case errors.Is(err, engine.ErrUnreachable):

@@ -150,6 +150,52 @@ func TestPullEndsWithItsLastWaiter(t *testing.T) {
 	})
 }
 
+// Scenario 71: a pull that says nothing any more ends; one that takes long does not.
+func TestPullSilence(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		eng  *fakeEngine
+		took time.Duration
+		ok   bool
+	}{
+		{"silent at once", &fakeEngine{pullTime: time.Hour, silent: true}, pullSilence, false},
+		{"silent after a word", &fakeEngine{pullTime: time.Hour}, pullSilence, false},
+		{"slow", &fakeEngine{pullTime: pullSilence - time.Second}, pullSilence - time.Second, true},
+		{"slow and alive", &fakeEngine{pullTime: time.Hour, tells: pullSilence - time.Second}, time.Hour, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, err := resolver(t, tt.eng).Resolve(t.Context(), "a:1", nil)
+				unresolved, _ := errors.AsType[*UnresolvedError](err)
+				if tt.ok && err != nil || !tt.ok && (unresolved == nil || !errors.Is(err, errPullSilent)) {
+					t.Errorf("Resolve() = %v; want it pulled: %t", err, tt.ok)
+				}
+				if took := time.Since(start); took != tt.took {
+					t.Errorf("Resolve() took %v; want %v", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// What an engine refuses as a name is the user's to correct, and what it has not
+// pulled although it says so is missing.
+func TestResolveRefused(t *testing.T) {
+	t.Parallel()
+	refusal := &engine.Error{Op: "inspect image", Kind: engine.ErrInvalid, Err: errors.New("must be lowercase")}
+	_, err := resolver(t, &fakeEngine{imageErr: refusal}).Resolve(t.Context(), "UPPER/case", nil)
+	if bad, ok := errors.AsType[*InvalidRefError](err); !ok || !strings.Contains(bad.Reason, "must be lowercase") {
+		t.Errorf("Resolve(UPPER/case) = %v; want it refused as a name", err)
+	}
+	_, err = resolver(t, &fakeEngine{forgets: true}).Resolve(t.Context(), "a:1", nil)
+	if _, ok := errors.AsType[*UnresolvedError](err); !ok {
+		t.Errorf("Resolve() of what was not pulled = %v; want it unresolved", err)
+	}
+}
+
 func TestResolveDefault(t *testing.T) {
 	t.Parallel()
 	host := &snapshot{tree: newTree(), hash: strings.Repeat("ab", 32)}

@@ -43,6 +43,37 @@ func embeddedRunner(arch string) (runnerBinary, error) {
 	return runnerBinary{arch: arch, gz: gz}, nil
 }
 
+// RunnerDigests returns the SHA-256 of each embedded runner in hex, as `make
+// runner` prints it, by architecture in GOARCH form.
+func RunnerDigests() (map[string]string, error) {
+	digests := map[string]string{}
+	for _, arch := range []string{"amd64", "arm64"} {
+		b, err := embeddedRunner(arch)
+		if err != nil {
+			return nil, err
+		}
+		binary, err := b.unpack()
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(binary)
+		digests[arch] = hex.EncodeToString(sum[:])
+	}
+	return digests, nil
+}
+
+func (b runnerBinary) unpack() ([]byte, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(b.gz))
+	if err != nil {
+		return nil, fmt.Errorf("embedded runner for linux/%s: %w", b.arch, err)
+	}
+	binary, err := io.ReadAll(zr)
+	if err != nil {
+		return nil, fmt.Errorf("embedded runner for linux/%s: %w", b.arch, err)
+	}
+	return binary, nil
+}
+
 // id is twelve hex digits of the digest of the compressed runner, which is
 // built reproducibly: a run need not unpack it to know its name.
 func (b runnerBinary) id() string {
@@ -55,13 +86,9 @@ func (b runnerBinary) content() content {
 }
 
 func (b runnerBinary) image() (smallImage, error) {
-	zr, err := gzip.NewReader(bytes.NewReader(b.gz))
+	binary, err := b.unpack()
 	if err != nil {
-		return smallImage{}, fmt.Errorf("embedded runner for linux/%s: %w", b.arch, err)
-	}
-	binary, err := io.ReadAll(zr)
-	if err != nil {
-		return smallImage{}, fmt.Errorf("embedded runner for linux/%s: %w", b.arch, err)
+		return smallImage{}, err
 	}
 	layer, err := layerOf(func(tw *tar.Writer) error {
 		return errors.Join(

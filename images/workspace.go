@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -45,7 +44,7 @@ func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid ui
 	if err != nil {
 		return err
 	}
-	name := engine.ContainerID("sandboxbash-fill-" + uuid.NewString())
+	name := engine.ContainerID(volume + fillerSuffix)
 	_, _, err = r.engine.CreateContainer(ctx, filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir}))
 	if err = errors.Join(err, r.removeFiller(ctx, name)); err != nil {
 		return fmt.Errorf("workspace volume %s: %w", volume, err)
@@ -53,9 +52,39 @@ func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid ui
 	return nil
 }
 
+// The names of the containers that work on a volume are made of its own, so that
+// whoever removes it finds what a process that has died has left of them.
+const (
+	fillerSuffix  = "-filler"
+	clearerSuffix = "-clearer"
+)
+
+// ReleaseWorkspace removes the containers that this package has made to work on
+// a volume, for their makers may have died over it: an engine does not remove a
+// volume that has any. It waits for one that still works.
+func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
+	for _, suffix := range []string{fillerSuffix, clearerSuffix} {
+		state, err := r.engine.Container(ctx, volume+suffix)
+		if errors.Is(err, engine.ErrNotFound) {
+			continue
+		}
+		if err == nil && !fills(state, volume) {
+			continue // somebody else's
+		}
+		if err == nil && state.Status == "running" {
+			err = r.engine.WaitContainer(ctx, state.ID)
+		}
+		if err = errors.Join(err, r.removeFiller(ctx, state.ID)); err != nil {
+			return fmt.Errorf("release volume %s: %w", volume, err)
+		}
+	}
+	return nil
+}
+
 // ClearWorkspace empties a volume that no container uses, in a container of the
 // runner's image made for that: for contents that an engine cannot remove by
-// itself, because they lie too deep.
+// itself, because they lie too deep. If there is no such volume the error wraps
+// engine.ErrNotFound: one may be gone although the engine did not come to say so.
 func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
 	if err := r.clear(ctx, volume); err != nil {
 		return fmt.Errorf("clear volume %s: %w", volume, err)
@@ -64,6 +93,10 @@ func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
 }
 
 func (r *Resolver) clear(ctx context.Context, volume string) error {
+	// An engine makes what a container names, and nobody would know it for ours.
+	if _, err := r.engine.Volume(ctx, volume); err != nil {
+		return err
+	}
 	info, err := r.engine.Info(ctx)
 	if err != nil {
 		return err
@@ -80,13 +113,19 @@ func (r *Resolver) clear(ctx context.Context, volume string) error {
 	if err != nil {
 		return err
 	}
-	name := engine.ContainerID("sandboxbash-clear-" + uuid.NewString())
+	name := engine.ContainerID(volume + clearerSuffix)
 	shape := filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir, Options: []string{"nocopy"}})
 	shape.Spec.Root.Readonly = true
 	shape.Spec.Process.NoNewPrivileges = true
 	shape.Spec.Process.Args = []string{RunnerPath, "clear", WorkspaceDir}
 	shape.Spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: []string{"CAP_DAC_OVERRIDE", "CAP_FOWNER"}}
-	if _, _, err = r.engine.CreateContainer(ctx, shape); err == nil {
+	_, _, err = r.engine.CreateContainer(ctx, shape)
+	if errors.Is(err, engine.ErrConflict) { // somebody clears it too, or has died over that
+		if err = r.ReleaseWorkspace(ctx, volume); err == nil {
+			_, _, err = r.engine.CreateContainer(ctx, shape)
+		}
+	}
+	if err == nil {
 		if err = r.engine.StartContainer(ctx, name); err == nil {
 			err = r.engine.WaitContainer(ctx, name)
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -27,6 +28,8 @@ type Command struct {
 	// Watch is called before the start, if not nil, with what takes the output:
 	// to Subscribe to it. It must not block.
 	Watch func(*sink.Sink)
+	// Decided is what a policy has decided of it before: for the record only.
+	Decided policy.Decision
 	// Job makes it a command that may become a job; nil: it ends with this process.
 	Job *JobOptions
 }

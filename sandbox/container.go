@@ -6,17 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"runtime"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"github.com/shirou/gopsutil/v4/host"
-	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec/wire"
@@ -199,64 +193,4 @@ func newID() (string, error) {
 func validID(id string) bool {
 	u, err := uuid.Parse(id)
 	return err == nil && u.String() == id
-}
-
-// owner is a process of some host.
-type owner struct {
-	host  string
-	pid   int
-	start int64 // milliseconds since 1970, by that host's clock
-}
-
-// self is this process.
-var self = sync.OnceValue(func() owner {
-	o := owner{host: hostID(), pid: os.Getpid()}
-	if p, err := process.NewProcess(int32(o.pid)); err == nil {
-		o.start, _ = p.CreateTime()
-	}
-	return o
-})
-
-// hostID names this host across reboots; containers share it with their host, so
-// it says which process table a pid belongs to only together with start.
-func hostID() string {
-	name, _ := os.Hostname()
-	id, err := host.HostID()
-	if err != nil || id == "" {
-		return name
-	}
-	sum := sha256.Sum256([]byte(runtime.GOOS + id + name))
-	return hex.EncodeToString(sum[:8])
-}
-
-func (o owner) String() string {
-	return o.host + "/" + strconv.Itoa(o.pid) + "/" + strconv.FormatInt(o.start, 10)
-}
-
-func parseOwner(text string) (owner, bool) {
-	f := strings.Split(text, "/")
-	if len(f) != 3 {
-		return owner{}, false
-	}
-	pid, err := strconv.Atoi(f[1])
-	if err != nil {
-		return owner{}, false
-	}
-	start, err := strconv.ParseInt(f[2], 10, 64)
-	return owner{host: f[0], pid: pid, start: start}, err == nil
-}
-
-// gone reports whether the process is known to have ended. Of another host's
-// processes nothing is known.
-func (o owner) gone() bool {
-	if o.host != self().host {
-		return false
-	}
-	p, err := process.NewProcess(int32(o.pid))
-	if err != nil {
-		return true
-	}
-	start, err := p.CreateTime()
-	// The clock's resolution is a tick of 10 ms; a pid is not used again so soon.
-	return err == nil && math.Abs(float64(start-o.start)) > 1000
 }

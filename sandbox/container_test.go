@@ -112,7 +112,7 @@ func TestOwner(t *testing.T) {
 	if got, ok := parseOwner(me.String()); !ok || got != me {
 		t.Errorf("parseOwner(%q) = %+v, %t; want %+v", me, got, ok, me)
 	}
-	for _, text := range []string{"", "h", "h/1", "h/x/1", "h/1/x", "h/1/2/3", "h/99999999999999999999/1"} {
+	for _, text := range []string{"", "h", "h/1", "h/x/1", "h/1/x", "h/1/2/3", "h/1/-2", "h/99999999999999999999/1"} {
 		if got, ok := parseOwner(text); ok {
 			t.Errorf("parseOwner(%q) = %+v, true; want false", text, got)
 		}
@@ -123,8 +123,9 @@ func TestOwner(t *testing.T) {
 		want bool
 	}{
 		{"me", me, false},
-		{"another process with my number", owner{host: me.host, pid: me.pid, start: me.start - 60_000}, true},
-		{"nobody", owner{host: me.host, pid: 1 << 22, start: me.start}, true}, // PID_MAX_LIMIT: never given
+		{"another process with my number", owner{host: me.host, pid: me.pid, birth: me.birth + "0"}, true},
+		{"one of before the boot", owner{host: me.host, pid: me.pid, birth: "0" + me.birth}, true},
+		{"nobody", owner{host: me.host, pid: 1 << 22, birth: me.birth}, true}, // PID_MAX_LIMIT: never given
 		{"somebody elsewhere", owner{host: "elsewhere", pid: 1 << 22}, false},
 	} {
 		if got := tt.who.gone(); got != tt.want {

@@ -133,6 +133,7 @@ func (d *deliverer) look(ctx context.Context) {
 func (d *deliverer) tell(ctx context.Context, j *Job) {
 	for try := 1; ctx.Err() == nil; try++ {
 		if d.hand(ctx, j) == nil {
+			d.session.noteJob(j.info)
 			// If this fails the session is gone, or the job is.
 			_ = j.Acknowledge(context.WithoutCancel(ctx))
 			return

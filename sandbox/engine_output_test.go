@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,12 +11,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
+
+// storing is an engine that keeps artifacts.
+func storing(t *testing.T) (*docker.Client, *sandbox.Engine) {
+	t.Helper()
+	client := dockertest.Connect(t)
+	resolver, err := images.New(client, images.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := sink.NewStore(t.TempDir(), sink.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, sandbox.New(client, resolver, sandbox.Options{Artifacts: store, Ahead: 1})
+}
 
 // integrityRuns is how often an artifact must equal its command's output: 100 of
 // 100.
@@ -39,25 +56,11 @@ func integritySize(run int) int64 {
 // subscriber that reads 1 KiB/s, one that reads nothing, or nobody.
 func TestArtifactIntegrity(t *testing.T) {
 	t.Parallel()
-	client := dockertest.Connect(t)
-	resolver, err := images.New(client, images.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := sink.NewStore(t.TempDir(), sink.StoreOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := sandbox.New(client, resolver, sandbox.Options{Artifacts: store, Ahead: 1})
+	client, e := storing(t)
 	s := startIn(t, client, e, sandbox.Spec{})
 	for i := range integrityRuns {
 		size := integritySize(i)
-		sum := sha256.New()
-		all := numbers()
-		if _, err := io.CopyN(sum, all, size); err != nil {
-			t.Fatal(err)
-		}
-		_ = all.Close() // always nil
+		want := sumOfNumbers(t, size)
 		res, err := s.Run(t.Context(), sandbox.Command{
 			// More than is wanted, cut to the byte, so that the end is in the middle of a line.
 			Script:  fmt.Sprintf("seq 1 20000000 2>/dev/null | head -c %d", size),
@@ -69,7 +72,7 @@ func TestArtifactIntegrity(t *testing.T) {
 			t.Fatalf("run %d: %+v, %v", i, res.Status, err)
 		}
 		a := res.Output.Artifact
-		if want := hex.EncodeToString(sum.Sum(nil)); !a.Complete || a.Bytes != size || digest(t, a.Path) != want {
+		if !a.Complete || a.Bytes != size || digest(t, a.Path) != want {
 			t.Errorf("run %d: artifact %+v has %s; want %d bytes, %s", i, a, digest(t, a.Path), size, want)
 		}
 		if a.ID != strconv.Itoa(i) {
@@ -97,6 +100,80 @@ func watcher(t *testing.T, run int) func(*sink.Sink) {
 	}
 }
 
+// consumers is how many watch one command in TestSlowConsumers.
+const consumers = 100
+
+// Row L11, scenario 81: a hundred who watch a command, half of whom never read and
+// half only now and then, cost it nothing and no other; and one who takes nothing
+// of the output itself, and so holds it up, holds up nobody else, and his own
+// command no longer than its timeout.
+func TestSlowConsumers(t *testing.T) {
+	t.Parallel()
+	client, e := storing(t)
+	s, other := startIn(t, client, e, sandbox.Spec{}), startIn(t, client, e, sandbox.Spec{})
+
+	w := never{make(chan struct{})}
+	t.Cleanup(func() { close(w.end) })
+	begun := make(chan struct{})
+	ended := make(chan sandbox.Result, 1)
+	go func() {
+		res, err := s.Run(t.Context(), sandbox.Command{
+			Script: "exec yes", Timeout: 10 * time.Second, Output: sink.Options{LiveStdout: w},
+			Watch: func(out *sink.Sink) {
+				updates := out.Subscribe().Updates()
+				go func() {
+					<-updates // it has written, and w has not come back
+					close(begun)
+				}()
+			},
+		})
+		if err != nil {
+			t.Errorf("the one that nobody takes anything of: %v", err)
+		}
+		ended <- res
+	}()
+	<-begun
+	if got := run(t, other, sandbox.Command{Script: "echo here"}); got != "here\n" {
+		t.Errorf("the other session: %q", got)
+	}
+	if got := run(t, s, sandbox.Command{Script: "echo beside"}); got != "beside\n" {
+		t.Errorf("beside it: %q", got)
+	}
+	select {
+	case res := <-ended:
+		t.Fatalf("the one that nobody takes anything of has ended too early to hold up anybody: %+v", res)
+	default:
+	}
+
+	const size = 32 << 20
+	want := sumOfNumbers(t, size)
+	res, err := s.Run(t.Context(), sandbox.Command{
+		Script:  fmt.Sprintf("seq 1 20000000 2>/dev/null | head -c %d", size),
+		Timeout: 2 * time.Minute,
+		Output:  sink.Options{Artifact: sink.Always},
+		Watch: func(out *sink.Sink) {
+			for i := range consumers / 2 {
+				watcher(t, 3*i+1)(out)
+				watcher(t, 3*i+2)(out)
+			}
+		},
+	})
+	if err != nil || res.Reason != exec.Exited || res.Dropped != 0 || res.Output.Stdout.Bytes != size {
+		t.Fatalf("the one that is watched: %+v, %v", res, err)
+	}
+	if a := res.Output.Artifact; digest(t, a.Path) != want {
+		t.Errorf("the artifact of it has %s; want %s", digest(t, a.Path), want)
+	}
+	select {
+	case res := <-ended:
+		if res.Reason != exec.TimedOut || !errors.Is(res.Output.Stdout.Live, sink.ErrGivenUp) {
+			t.Errorf("the one that nobody takes anything of: %+v", res)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the one that nobody takes anything of does not end")
+	}
+}
+
 // numbers yields what seq 1 20000000 prints.
 func numbers() *io.PipeReader {
 	r, w := io.Pipe()
@@ -113,6 +190,18 @@ func numbers() *io.PipeReader {
 		}
 	}()
 	return r
+}
+
+// sumOfNumbers is the digest of the first bytes of them.
+func sumOfNumbers(t *testing.T, size int64) string {
+	t.Helper()
+	sum := sha256.New()
+	all := numbers()
+	if _, err := io.CopyN(sum, all, size); err != nil {
+		t.Fatal(err)
+	}
+	_ = all.Close() // always nil
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func digest(t *testing.T, path string) string {

@@ -17,3 +17,5 @@ func (*fakeDocker) ResizeExec(context.Context, engine.ExecID, uint, uint) error 
 }
 
 func (*fakeImages) ClearWorkspace(context.Context, string) error { return nil }
+
+func (*fakeImages) ReleaseWorkspace(context.Context, string) error { return nil }

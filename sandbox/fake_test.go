@@ -41,8 +41,9 @@ type fakeDocker struct {
 	onKill func(f *fakeRunner, kill wire.Kill)
 	// report changes the posture report.
 	report func(string) string
-	// archive is what the verb pull answers with.
+	// archive is what the verb pull answers with, unless pull says otherwise.
 	archive []byte
+	pull    func(path string) []byte
 	// jobs answers the verb jobs, whose query is in the runner's stdin.
 	jobs func(f *fakeRunner)
 }
@@ -141,6 +142,13 @@ func (d *fakeDocker) RemoveContainer(ctx context.Context, id engine.ContainerID)
 	if err := d.begin(ctx, "remove"); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	for other, c := range d.containers {
+		if c.Name == string(id) {
+			id = other
+		}
+	}
+	d.mu.Unlock()
 	d.hangUp(id)
 	d.mu.Lock()
 	defer d.mu.Unlock()

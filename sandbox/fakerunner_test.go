@@ -102,6 +102,10 @@ func (f *fakeRunner) begin() {
 	case "posture":
 		f.answer([]byte(f.docker.posture(f.container)))
 	case "pull":
+		if f.docker.pull != nil {
+			f.answer(f.docker.pull(req.Args[1]))
+			return
+		}
 		f.answer(f.docker.archive)
 	case "push", "jobs": // at the end of its input
 	default:
@@ -131,6 +135,10 @@ func (d *fakeDocker) posture(id engine.ContainerID) string {
 		d.t.Errorf("posture: %v", err)
 	}
 	text := reportFor((&Session{info: info}).expect(nil))
+	if w := info.labels.Workspace; w.Kind == WorkspaceBind { // the engine is on this machine
+		at, _ := hostPlace(w.Dir)
+		text += "place=" + w.Target + " " + at.device + " " + at.path + "\n"
+	}
 	if d.report != nil {
 		text = d.report(text)
 	}

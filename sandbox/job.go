@@ -60,6 +60,9 @@ func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	if err == nil {
+		j.session.noteJob(info)
+	}
 	return info, err
 }
 

@@ -86,7 +86,7 @@ func (s *Session) describeJob(state wire.JobState) JobInfo {
 // end fills in how a job has ended.
 func (i *JobInfo) end(end wire.JobEnd) {
 	st := &exec.Status{
-		Reason: exec.Exited, Code: end.Code, Signal: end.Signal, Elapsed: end.Elapsed, CPU: end.CPU, MaxRSS: int64(end.MaxRSS),
+		Reason: exec.Exited, Code: end.Code, Signal: end.Signal, Elapsed: end.Elapsed, CPU: end.CPU, MaxRSS: int64(end.MaxRSS), Processes: int64(end.Processes),
 		Stdout: int64(end.Written), Rung: end.Rung, Left: int(end.Left),
 	}
 	i.State = JobFailed

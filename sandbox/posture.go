@@ -24,7 +24,7 @@ func (e *PostureError) Error() string {
 // settle makes a fresh container ready for its first command: its confinement is
 // checked from inside, and its user gets a home.
 func (s *Session) settle(ctx context.Context, unenforced []string) error {
-	report, err := s.helper(ctx, "posture")
+	report, err := s.helper(ctx, "posture", maskedPaths...)
 	if err != nil {
 		return fmt.Errorf("session %s: posture: %w", s.ID(), err)
 	}
@@ -36,6 +36,13 @@ func (s *Session) settle(ctx context.Context, unenforced []string) error {
 		for _, w := range wrong {
 			s.notes = append(s.notes, "profile dev: "+w)
 		}
+	}
+	if strings.Contains("\n"+string(report), "\ncgroup=shown\n") {
+		s.notes = append(s.notes, "the engine gives its containers no cgroup namespace: commands see the path of their cgroup, and with it their container's id "+
+			"(Podman: cgroupns = \"private\" in containers.conf)")
+	}
+	if err := s.checkBind(ctx, string(report)); err != nil {
+		return fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	if _, err := s.helper(ctx, "home"); err != nil {
 		return fmt.Errorf("session %s: home: %w", s.ID(), err)
@@ -76,6 +83,9 @@ func (s *Session) expect(unenforced []string) expectation {
 	}
 	for _, name := range []string{"unshare", "mount", "io_uring", "keyctl", "bpf", "userfaultfd", "af_alg", "af_vsock", "af_packet", "kill_init", "ptrace"} {
 		want.oneOf["try."+name] = refused
+	}
+	for _, path := range maskedPaths {
+		want.oneOf["masked."+path] = []string{"nothing", "closed"}
 	}
 	if l.Network == NetworkNone {
 		want.exact["interfaces"] = "lo"

@@ -14,8 +14,8 @@ import (
 const settleTime = 10 * time.Second
 
 // Reap removes what is left of sessions: containers of ours that have exited,
-// those that were never started or are paused and whose owner is gone past
-// their lease, and volumes without a container. It returns the ids. A running
+// those that were never started and whose owner is gone, those that are paused and
+// whose owner is gone past their lease, and volumes without a container. It returns the ids. A running
 // session ends itself when its lease is over.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	all, err := e.containers(ctx)
@@ -30,7 +30,10 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 		if e.isOpen(id) || !dead(state, now) {
 			continue
 		}
-		if err := e.remove(ctx, state.ID, id); err != nil {
+		start := time.Now()
+		err := e.remove(ctx, state.ID, id)
+		e.noteSession(EventReap, id, start, err)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -59,7 +62,9 @@ func dead(state engine.ContainerState, now time.Time) bool {
 	switch state.Status {
 	case "exited", "dead":
 		return abandoned || now.Sub(state.Finished).Abs() > settleTime
-	case "created", "paused":
+	case "created": // and nobody else starts it
+		return abandoned && now.Sub(info.Created).Abs() > settleTime
+	case "paused":
 		since := state.Started
 		if since.Before(info.Created) {
 			since = info.Created
@@ -88,8 +93,13 @@ func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
 		if err != nil || !known || !by.gone() || now.Sub(made).Abs() < settleTime {
 			continue
 		}
-		if _, err := e.docker.Container(ctx, namePrefix+id); !errors.Is(err, engine.ErrNotFound) {
+		switch _, err := e.docker.Container(ctx, namePrefix+id); {
+		case err == nil:
 			continue
+		case !errors.Is(err, engine.ErrNotFound):
+			// An engine that does not answer for one is not asked about the next: there may
+			// be many, and each would take as long.
+			return errors.Join(append(errs, err)...)
 		}
 		if err := e.removeVolume(ctx, v.Name); err != nil && !errors.Is(err, engine.ErrNotFound) {
 			errs = append(errs, err)

@@ -19,8 +19,8 @@ func TestDead(t *testing.T) {
 	const lease = time.Minute
 	now := time.Now()
 	me := self()
-	gone := owner{host: me.host, pid: 1 << 22, start: 1} // PID_MAX_LIMIT: never given
-	elsewhere := owner{host: "elsewhere", pid: 7, start: 1}
+	gone := owner{host: me.host, pid: 1 << 22, birth: "1"} // PID_MAX_LIMIT: never given
+	elsewhere := owner{host: "elsewhere", pid: 7, birth: "1"}
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, tt := range []struct {
 		name     string
@@ -46,6 +46,7 @@ func TestDead(t *testing.T) {
 		{"created long ago by a living process", me.String(), "created", time.Hour, 0, 0, false},
 		{"created just now, owner gone", gone.String(), "created", time.Second, 0, 0, false},
 		{"created long ago, owner gone", gone.String(), "created", time.Hour, 0, 0, true},
+		{"created, owner gone within the lease", gone.String(), "created", lease / 2, 0, 0, true},
 		{"created long ago, owner elsewhere", elsewhere.String(), "created", time.Hour, 0, 0, false},
 		{"created long ago, owner unknown", "?", "created", time.Hour, 0, 0, false},
 		{"paused by a living process", me.String(), "paused", time.Hour, time.Hour, 0, false},
@@ -89,7 +90,7 @@ func put(t *testing.T, d *fakeDocker, change func(*engine.ContainerState)) (id s
 	state := stateOf(shape(t, Spec{}))
 	state.Labels = maps.Clone(state.Labels)
 	state.Labels[LabelSession], state.Name = id, namePrefix+id
-	state.Labels[labelOwner] = owner{host: self().host, pid: 1 << 22, start: 1}.String()
+	state.Labels[labelOwner] = owner{host: self().host, pid: 1 << 22, birth: "1"}.String()
 	state.ID, state.Status, state.Finished = engine.ContainerID(id), "exited", time.Now()
 	if change != nil {
 		change(&state)
@@ -149,7 +150,7 @@ func TestReapGoesOnAfterAnError(t *testing.T) {
 func TestReapVolumes(t *testing.T) {
 	t.Parallel()
 	me := self()
-	gone := owner{host: me.host, pid: 1 << 22, start: 1}.String()
+	gone := owner{host: me.host, pid: 1 << 22, birth: "1"}.String()
 	old := time.Now().Add(-time.Minute).Format(time.RFC3339Nano)
 	for _, tt := range []struct {
 		name   string
@@ -190,9 +191,59 @@ func TestReapVolumes(t *testing.T) {
 				LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: old,
 			}}
 		}
-		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil || len(d.volumes) != 2 {
+		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil || len(d.volumes) != len(sessionVolumes(id)) {
 			t.Errorf("Reap() = %v, left %q; want the volumes of a living session kept", err, d.left())
 		}
+	})
+}
+
+// A start does not wait for an engine that answers for no container: not for each
+// of many volumes, and not for ever.
+func TestStartBesideReap(t *testing.T) {
+	t.Parallel()
+	gone := owner{host: self().host, pid: 1 << 22, birth: "1"}.String()
+	abandoned := func(d *fakeDocker) {
+		for range 5 {
+			id, err := newID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.volumes[namePrefix+id] = engine.Volume{Name: namePrefix + id, Labels: map[string]string{
+				LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: time.Now().Add(-time.Minute).Format(time.RFC3339Nano),
+			}}
+		}
+	}
+	t.Run("one error", func(t *testing.T) {
+		t.Parallel()
+		d := newFakeDocker(t)
+		abandoned(d)
+		asked, silent := 0, errors.New("no answer")
+		d.fail = func(call string) error {
+			if call != "inspect" {
+				return nil
+			}
+			asked++
+			return silent
+		}
+		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); !errors.Is(err, silent) || asked != 1 || len(d.volumes) != 5 {
+			t.Errorf("Reap() = %v, asked %d times, left %q; want one question, and all volumes kept", err, asked, d.left())
+		}
+	})
+	t.Run("no answer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			d := newFakeDocker(t)
+			abandoned(d)
+			d.hang = map[string]bool{"inspect": true}
+			began := time.Now()
+			s, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{Image: "x"})
+			if took := time.Since(began); err != nil || took != besideTime {
+				t.Errorf("Start() = %v after %v; want it to go on after %v", err, took, besideTime)
+			}
+			if err == nil {
+				s.Release()
+			}
+		})
 	})
 }
 

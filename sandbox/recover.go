@@ -8,12 +8,14 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // Causes that this package finds, beside those of package exec.
 const (
 	CauseOOM         exec.Cause = "oom"         // the kernel killed PID 1 at the memory limit
 	CauseLeaseOver   exec.Cause = "lease-over"  // nobody asked anything of it for so long
+	CauseStopped     exec.Cause = "stopped"     // somebody, or the engine's own end, stopped the container
 	CauseKilled      exec.Cause = "killed"      // somebody killed the container
 	CauseRemoved     exec.Cause = "removed"     // somebody removed the container
 	CauseUnreachable exec.Cause = "unreachable" // the engine does not answer
@@ -23,6 +25,10 @@ const (
 // resetTime bounds the last rungs of the kill ladder: the container's reset or
 // its removal.
 const resetTime = 2 * time.Second
+
+// removeTime bounds the removal of a container that could not be started again. The
+// call has taken most of its 5 s by then; what is not removed is reaped.
+const removeTime = 250 * time.Millisecond
 
 // noticeTime is how long the engine may take to notice that a container has ended.
 const noticeTime = 500 * time.Millisecond
@@ -37,9 +43,9 @@ func (s *Session) makeRoom(ctx context.Context, err error) bool {
 	}
 	switch e.Cause {
 	case exec.CauseResources:
-	case exec.CauseEngine, exec.CauseProtocol:
-		// What an engine says instead of starting a runner may come in the
-		// runner's stream, as a text that is nothing to go by.
+	case exec.CauseEngine:
+		// What an engine says instead of starting a runner is a text, and nothing
+		// to go by.
 		if !s.isFull(ctx) {
 			return false
 		}
@@ -99,7 +105,7 @@ func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, 
 			return exec.Status{}, "", &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseUnconfirmed, Err: errors.Join(e.Err, resetErr)}
 		}
 		return exec.Status{Reason: reasonOf(ctx)}, how, nil
-	case e.Outcome == exec.Unknown, e.Cause == exec.CauseEngine:
+	case e.Outcome == exec.Unknown, e.Cause == exec.CauseEngine, e.Cause == exec.CauseProtocol:
 		return exec.Status{}, "", s.diagnose(ctx, e)
 	default:
 		return exec.Status{}, "", err
@@ -163,14 +169,23 @@ func lost(state engine.ContainerState) *exec.Error {
 	case state.OOMKilled:
 		e.Cause = CauseOOM
 		e.Err = errors.New("its PID 1 was killed, and the engine notes that memory ran out in it; start another session, with more --memory")
-	case state.ExitCode == 0 && state.Status == "exited":
+	case state.ExitCode == wire.ExitLeaseOver && state.Status == "exited":
 		e.Cause = CauseLeaseOver
 		e.Err = errors.New("its lease is over: nobody has asked anything of it for that long; start another session")
+	case state.ExitCode == wire.ExitStopped && state.Status == "exited":
+		e.Cause = CauseStopped
+		e.Err = errors.New("its container was stopped, by somebody or because its engine ended; start another session")
 	default:
 		e.Err = fmt.Errorf("its container is %s with exit code %d; start another session", state.Status, state.ExitCode)
 	}
 	return e
 }
+
+// What the last rungs are called in a Result.
+const (
+	killedReset   = "reset"
+	killedRemoved = "removed"
+)
 
 // reset kills the container and starts it again: files of the workspace are
 // kept, everything in memory is lost. If it does not start, it is removed. It
@@ -190,9 +205,9 @@ func (s *Session) reset(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reset: %w", err)
 	}
 	if err = docker.StartContainer(ctx, s.container); err == nil {
-		return "reset", nil
+		return killedReset, nil
 	}
-	clean, cancelClean := context.WithTimeout(base, resetTime/4)
+	clean, cancelClean := context.WithTimeout(base, removeTime)
 	defer cancelClean()
-	return "removed", docker.RemoveContainer(clean, s.container)
+	return killedRemoved, docker.RemoveContainer(clean, s.container)
 }

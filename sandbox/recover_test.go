@@ -56,7 +56,7 @@ func TestKillUnconfirmed(t *testing.T) {
 		{"the engine fails", func(d *fakeDocker) { d.fail = onCall("signal", errTest) }, "", exec.CauseUnconfirmed, unconfirmed, []string{"signal KILL"}, false},
 		{"the engine hangs", func(d *fakeDocker) { d.hang["signal"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL"}, false},
 		{"it does not die", func(d *fakeDocker) { d.hang["wait"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL", "wait"}, false},
-		{"start and removal hang", func(d *fakeDocker) { d.hang["start"], d.hang["remove"] = true, true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime + resetTime/4, []string{"signal KILL", "wait", "start", "remove"}, false},
+		{"start and removal hang", func(d *fakeDocker) { d.hang["start"], d.hang["remove"] = true, true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime + removeTime, []string{"signal KILL", "wait", "start", "remove"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +130,8 @@ func TestDiagnose(t *testing.T) {
 		{"out of memory", Strict, func(d *fakeDocker, s *Session) {
 			d.die(s.container, 137, func(c *engine.ContainerState) { c.OOMKilled = true })
 		}, exec.Lost, CauseOOM, nil, false},
-		{"lease over", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, 0, nil) }, exec.Lost, CauseLeaseOver, nil, false},
+		{"lease over", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, wire.ExitLeaseOver, nil) }, exec.Lost, CauseLeaseOver, nil, false},
+		{"stopped", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, wire.ExitStopped, nil) }, exec.Lost, CauseStopped, nil, false},
 		{"removed", Strict, func(d *fakeDocker, s *Session) { _ = d.RemoveContainer(d.t.Context(), s.container) }, exec.Lost, CauseRemoved, []string{"remove"}, false},
 		{"paused", Strict, func(d *fakeDocker, s *Session) {
 			_ = d.change(s.container, func(c *engine.ContainerState) { c.Status = "paused" })
@@ -181,7 +182,7 @@ func TestRunInDeadSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := deaf(t, Spec{})
 		defer s.Release()
-		d.die(s.container, 0, nil)
+		d.die(s.container, wire.ExitLeaseOver, nil)
 		synctest.Wait()
 		if _, err := s.Run(t.Context(), Command{Script: "echo"}); !isError(err, exec.Lost, CauseLeaseOver) {
 			t.Errorf("Run() = %v; want session-lost{lease-over}", err)
@@ -211,7 +212,7 @@ func TestMakeRoom(t *testing.T) {
 		{name: "at the pids limit", first: wire.FailResources, room: true, swept: true, tries: 2},
 		{name: "at the limit for ever", first: wire.FailResources, cause: exec.CauseResources, room: true, swept: true, tries: 2, always: true},
 		{name: "no runner, full", usage: []engine.Usage{full, full, {}}, room: true, swept: true},
-		{name: "no runner, out of memory", usage: []engine.Usage{{Memory: 100 << 20, MemoryLimit: 110 << 20}, {}}, room: true, swept: true},
+		{name: "no runner, out of memory", usage: []engine.Usage{{Memory: 100 << 20, MemoryLimit: 110 << 20}, {Memory: 100 << 20, MemoryLimit: 110 << 20}, {}}, room: true, swept: true},
 		{name: "no runner, not full", usage: []engine.Usage{{Pids: 400, PidsLimit: 512}}, cause: exec.CauseEngine},
 		{name: "no limits", usage: []engine.Usage{{Pids: 1e6, Memory: 1e12}}, cause: exec.CauseEngine},
 		{name: "still full", usage: []engine.Usage{full}, cause: exec.CauseEngine, swept: true},
@@ -278,7 +279,9 @@ func TestLost(t *testing.T) {
 		state engine.ContainerState
 		want  exec.Cause
 	}{
-		{engine.ContainerState{Status: "exited", ExitCode: 0}, CauseLeaseOver},
+		{engine.ContainerState{Status: "exited", ExitCode: wire.ExitLeaseOver}, CauseLeaseOver},
+		{engine.ContainerState{Status: "exited", ExitCode: wire.ExitStopped}, CauseStopped},
+		{engine.ContainerState{Status: "exited", ExitCode: 0}, CauseKilled}, // its engine has missed the end
 		{engine.ContainerState{Status: "exited", ExitCode: 137}, CauseKilled},
 		{engine.ContainerState{Status: "exited", ExitCode: 137, OOMKilled: true}, CauseOOM},
 		{engine.ContainerState{Status: "exited", ExitCode: 2}, CauseKilled},
@@ -289,5 +292,87 @@ func TestLost(t *testing.T) {
 		if got := lost(tt.state); got.Outcome != exec.Lost || got.Cause != tt.want || got.Err == nil {
 			t.Errorf("lost(%+v) = %v; want session-lost{%s}", tt.state, got, tt.want)
 		}
+	}
+}
+
+// An engine that cannot start a runner for a while, as while its containerd is
+// started again, is asked once more: no command has gone to one yet. What has
+// become of the container is looked at each time.
+func TestRunnerOpensLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		fails   int // how many tries
+		then    func(d *fakeDocker, s *Session)
+		outcome exec.Outcome // "": it runs
+		cause   exec.Cause
+		tries   int
+	}{
+		{"once", 1, nil, "", "", 2},
+		{"for two seconds", 5, nil, "", "", 6},
+		{"for ever", 1000, nil, exec.NotStarted, exec.CauseEngine, 6},
+		{"its container ends", 1000, func(d *fakeDocker, s *Session) { d.die(s.container, 137, nil) }, exec.Lost, CauseKilled, 1},
+		{"its container is paused", 1000, func(d *fakeDocker, s *Session) {
+			_ = d.change(s.container, func(c *engine.ContainerState) { c.Status = "paused" })
+		}, exec.NotStarted, CausePaused, 1},
+		{"its engine goes", 1000, func(d *fakeDocker, _ *Session) { d.hang["inspect"] = true }, exec.NotStarted, CauseUnreachable, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, s := deaf(t, Spec{})
+				defer s.Release()
+				d.hangUp(s.container) // the idle runner: a new one is needed
+				synctest.Wait()
+				tries := 0
+				d.fail = func(call string) error {
+					if call != "exec" {
+						return nil
+					}
+					if tries++; tries == 1 && tt.then != nil {
+						tt.then(d, s)
+					}
+					if tries <= tt.fails {
+						return errTest
+					}
+					return nil
+				}
+				begin := time.Now()
+				res, err := s.Run(t.Context(), Command{Script: "echo", Timeout: time.Minute})
+				if tt.outcome == "" && (err != nil || res.Output.Stdout.Text() != "hi\n") || tt.outcome != "" && !isError(err, tt.outcome, tt.cause) {
+					t.Errorf("Run() = %+v, %v; want %s{%s}", res, err, tt.outcome, tt.cause)
+				}
+				if tries != tt.tries {
+					t.Errorf("%d tries; want %d", tries, tt.tries)
+				}
+				if took := time.Since(begin); took > 8*time.Second {
+					t.Errorf("Run() took %v; want at most 8s", took)
+				}
+			})
+		})
+	}
+}
+
+// The engine does not answer before the command: the call ends 5 s after the
+// command's timeout all the same.
+func TestEngineHangsBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	for _, timeout := range []time.Duration{time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			d, s := deaf(t, Spec{})
+			defer s.Release()
+			d.hangUp(s.container)
+			synctest.Wait()
+			d.hang["exec"], d.hang["inspect"] = true, true
+			begin := time.Now()
+			_, err := s.Run(t.Context(), Command{Script: "echo", Timeout: timeout})
+			if !isError(err, exec.NotStarted, CauseUnreachable) {
+				t.Errorf("Run() = %v; want not-started{unreachable}", err)
+			}
+			// A long timeout is not waited for.
+			if took, most := time.Since(begin), min(timeout+5*time.Second, 20*time.Second); took > most {
+				t.Errorf("Run() with timeout %v took %v; want at most %v", timeout, took, most)
+			}
+		})
 	}
 }

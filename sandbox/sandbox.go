@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -82,6 +83,9 @@ type workspaces interface {
 	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
 	// ClearWorkspace empties a volume that the engine cannot remove.
 	ClearWorkspace(ctx context.Context, volume string) error
+	// ReleaseWorkspace removes what is left of the making of a volume and keeps the
+	// engine from removing it.
+	ReleaseWorkspace(ctx context.Context, volume string) error
 }
 
 // Images is what this package needs of package images.
@@ -102,6 +106,8 @@ type Options struct {
 	Ahead int
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
+	// Observer is told what becomes of commands and sessions; nil: nobody is.
+	Observer Observer
 	// Progress hears of pulls and of images being made. It may be called
 	// concurrently.
 	Progress func(engine.Progress)
@@ -113,6 +119,8 @@ type Engine struct {
 	images Images
 	opts   Options
 
+	opening *exec.Gate // of the sessions' runners
+
 	info func() (engine.Info, error) // asked once
 
 	mu       sync.Mutex
@@ -122,7 +130,7 @@ type Engine struct {
 
 // New returns an Engine. It asks the engine nothing.
 func New(docker Docker, images Images, opts Options) *Engine {
-	e := &Engine{docker: docker, images: images, opts: opts, sessions: map[string]*Session{}}
+	e := &Engine{docker: docker, images: images, opts: opts, opening: exec.NewGate(), sessions: map[string]*Session{}}
 	e.info = sync.OnceValues(func() (engine.Info, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
@@ -321,7 +329,9 @@ func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	if s != nil {
 		return info, s.Stop(ctx)
 	}
+	start := time.Now()
 	err = e.remove(ctx, state.ID, info.ID)
+	e.noteSession(EventSessionStop, info.ID, start, err)
 	if e.opts.Artifacts != nil {
 		err = errors.Join(err, e.opts.Artifacts.Forget(info.ID))
 	}
@@ -345,6 +355,12 @@ func (e *Engine) remove(ctx context.Context, container engine.ContainerID, id st
 // removeVolume removes a workspace, if need be after emptying it.
 func (e *Engine) removeVolume(ctx context.Context, name string) error {
 	err := e.docker.RemoveVolume(ctx, name)
+	if errors.Is(err, engine.ErrConflict) {
+		if err := e.images.ReleaseWorkspace(ctx, name); err != nil {
+			return err
+		}
+		err = e.docker.RemoveVolume(ctx, name)
+	}
 	if err == nil || errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrConflict) {
 		return err
 	}

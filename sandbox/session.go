@@ -26,9 +26,13 @@ type Session struct {
 	pool      *exec.Pool
 	notes     []string
 	left      []string
+	spare     bool                          // nobody has been given it; set before anybody is
 	kept      func() (*sink.Session, error) // artifacts, opened once
 
 	resetting sync.Mutex // one reset at a time
+
+	mu    sync.Mutex
+	noted map[string]bool // guarded by mu; tags of the jobs whose end was told
 }
 
 // ID returns the session's id.
@@ -52,7 +56,9 @@ type Result struct {
 	Output  sink.Output
 	// Killed says how far the kill had to go: "" (it ended by itself), "term",
 	// "kill", "stuck", "reset" (the container was started again; files of the
-	// workspace kept) or "removed" (the session is gone).
+	// workspace kept) or "removed" (the session is gone). With these two its runner
+	// had gone silent: no end was seen by then, and nothing of it is there any more; it
+	// may have ended by itself shortly before.
 	Killed string
 	// Room is set when leftovers of earlier commands had to be killed so that
 	// this one could start.
@@ -77,9 +83,26 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	if rules := s.engine.opts.Policy; rules != nil {
 		res.Policy = rules.Check(policy.Input{Script: c.Script})
 		if res.Policy.Blocked {
+			s.Denied(c, res.Policy)
 			return res, &policy.Denial{Decision: res.Policy}
 		}
+		c.Decided = res.Policy
 	}
+	mode := ModeCommand
+	if c.Job != nil && c.Job.After == 0 {
+		mode = ModeJob
+	}
+	over, err := s.Observe(ctx, c, mode, InContainer)
+	if err != nil {
+		return res, fmt.Errorf("session %s: %w", s.ID(), err)
+	}
+	err = s.run(ctx, c, &res)
+	over(res, err)
+	return res, err
+}
+
+// run runs a command that may run. With an error res has no more than the output.
+func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
@@ -88,7 +111,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	c.Output.Release = blocked.Done()
 	out, err := s.sink(c.Output)
 	if err != nil {
-		return res, err
+		return err
 	}
 	if c.Watch != nil {
 		c.Watch(out)
@@ -103,7 +126,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	command.OnKill = func() { time.AfterFunc(cmp.Or(command.Grace, exec.DefaultGrace)/2, release) }
 	if c.Job != nil {
 		if err := s.offer(&command, c.Job, release); err != nil {
-			return res, fmt.Errorf("session %s: %w", s.ID(), err)
+			return fmt.Errorf("session %s: %w", s.ID(), err)
 		}
 	}
 	start := time.Now()
@@ -122,7 +145,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	}
 	res.Output = out.Close()
 	if err != nil {
-		return res, fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
+		return fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
 	}
 	if started := res.Handed; started != nil {
 		res.Job = s.handle(command, started)
@@ -132,7 +155,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 			_ = s.discard(&res.Output)
 		}
 	}
-	return res, nil
+	return nil
 }
 
 var rungs = map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungStuck: "stuck"}
@@ -180,6 +203,21 @@ func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
 	return s.engine.docker.OpenExec(ctx, s.container, engine.Exec{Args: serveCommand(), User: "0:0"})
 }
 
+// isPaused asks the engine. One that does not answer says nothing of a pause.
+func (s *Session) isPaused(ctx context.Context) bool {
+	state, err := s.engine.docker.Container(ctx, string(s.container))
+	return err == nil && state.Status == "paused"
+}
+
+// mayOpen reports whether a runner that could not be opened could be at another
+// try: its container runs, and has room for one.
+func (s *Session) mayOpen(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, resetTime)
+	defer cancel()
+	state, err := s.engine.docker.Container(ctx, string(s.container))
+	return err == nil && state.Status == "running" && !s.isFull(ctx)
+}
+
 // Release closes this process's hold on the session, which kills what it still
 // runs in the foreground. The session lives on until its lease is over.
 func (s *Session) Release() {
@@ -196,7 +234,11 @@ func (s *Session) Release() {
 
 // Stop ends the session and everything in it, and removes what was made for it.
 func (s *Session) Stop(ctx context.Context) error {
+	start := time.Now()
 	err := s.engine.remove(ctx, s.container, s.ID())
+	if !s.spare {
+		s.engine.noteSession(EventSessionStop, s.ID(), start, err)
+	}
 	s.Release()
 	if store := s.engine.opts.Artifacts; store != nil {
 		err = errors.Join(err, store.Forget(s.ID()))

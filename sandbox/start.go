@@ -37,9 +37,26 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	if err != nil {
 		return nil, &InputError{Field: "session", Text: err.Error()}
 	}
+	start := time.Now()
+	s, err := e.start(ctx, spec)
+	id := ""
+	if err == nil {
+		id = s.ID()
+	}
+	e.noteSession(EventSessionStart, id, start, err)
+	return s, err
+}
+
+// besideTime bounds the reap that a start waits for: as long as one call to an engine
+// may take, however much there is to reap.
+const besideTime = 30 * time.Second
+
+func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	reaped := make(chan struct{})
 	go func() { // beside the start; what it cannot do the next one does
 		defer close(reaped)
+		ctx, cancel := context.WithTimeout(ctx, besideTime)
+		defer cancel()
 		_, _ = e.Reap(ctx)
 	}()
 	s, err := e.warm.take(ctx, e, spec)
@@ -52,6 +69,7 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 			return nil, errors.Join(err, s.Stop(ctx))
 		}
 	}
+	s.spare = false
 	return s, nil
 }
 
@@ -70,6 +88,11 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(p.image.Env), Programs: p.programs != "",
 	}
 	shape := containerShape(id, spec, p, l, time.Now())
+	if p.plainTmpfs {
+		if shape.Spec.Mounts, err = e.inVolumes(ctx, id, shape.Spec.Mounts); err != nil {
+			return nil, errors.Join(err, e.discardVolumes(ctx, id))
+		}
+	}
 	container, err := e.launch(ctx, id, shape, spec, p.image.Arch)
 	if err != nil {
 		return nil, errors.Join(err, e.discardVolumes(ctx, id))
@@ -80,6 +103,7 @@ func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 		Owner: self().String(), Container: string(container), labels: l, key: decodeKey(shape.Labels[labelKey]),
 	}
 	s := e.session(container, info)
+	s.spare = true
 	s.notes = append(p.notes, networkNotes(spec.Network)...)
 	if err := s.settle(ctx, p.unenforced); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
@@ -109,6 +133,7 @@ type provision struct {
 	programs   string // volume, or ""
 	notes      []string
 	unenforced []string
+	plainTmpfs bool // of engine.Info
 }
 
 // provide gets the image, the volumes that sessions share and the workspace's,
@@ -144,7 +169,7 @@ func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision,
 	if err := group.Wait(); err != nil {
 		return p, err
 	}
-	p.unenforced = info.Unenforced
+	p.unenforced, p.plainTmpfs = info.Unenforced, info.PlainTmpfs
 	return p, spec.fit(info)
 }
 
@@ -217,13 +242,13 @@ func (e *Engine) launch(ctx context.Context, id string, shape engine.Container, 
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return "", errors.Join(err, e.discardContainer(ctx, container))
+		return "", errors.Join(err, e.discardContainer(ctx, id))
 	}
 	err := e.docker.StartContainer(ctx, container)
 	if err == nil {
 		return container, nil
 	}
-	err = errors.Join(explainBind(err, spec), e.discardContainer(ctx, container))
+	err = errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
 	if ctx.Err() != nil {
 		return "", err
 	}
@@ -234,7 +259,7 @@ func (e *Engine) launch(ctx context.Context, id string, shape engine.Container, 
 		err = e.docker.StartContainer(ctx, container)
 	}
 	if err != nil {
-		return "", errors.Join(explainBind(err, spec), e.discardContainer(ctx, container))
+		return "", errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
 	}
 	return container, nil
 }
@@ -249,14 +274,12 @@ func (e *Engine) create(ctx context.Context, shape engine.Container, spec Spec) 
 	return id, explainBind(err, spec)
 }
 
-// discardContainer takes back what create has made, if anything.
-func (e *Engine) discardContainer(ctx context.Context, id engine.ContainerID) error {
-	if id == "" {
-		return nil
-	}
+// discardContainer takes back what create has made, if anything. It goes by the
+// name: an engine may have made a container and not have come to say so.
+func (e *Engine) discardContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
-	return e.docker.RemoveContainer(ctx, id)
+	return e.docker.RemoveContainer(ctx, engine.ContainerID(namePrefix+id))
 }
 
 // explainBind adds what an engine's refusal of a bind usually means.
@@ -271,7 +294,10 @@ func explainBind(err error, spec Spec) error {
 func (e *Engine) session(container engine.ContainerID, info Info) *Session {
 	s := &Session{engine: e, container: container, info: info}
 	s.kept = sync.OnceValues(s.artifacts)
-	s.pool = exec.NewPool(exec.Options{Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead})
+	s.pool = exec.NewPool(exec.Options{
+		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Gate: e.opening,
+		Again: s.mayOpen,
+	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := e.sessions[info.ID]; old != nil {

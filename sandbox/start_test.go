@@ -156,6 +156,25 @@ func TestStartNotes(t *testing.T) {
 	})
 }
 
+// A cgroup path that shows is no more than a note: nothing can be done with it.
+func TestStartNotesCgroup(t *testing.T) {
+	t.Parallel()
+	for _, shown := range []string{"root", "shown"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newFakeDocker(t)
+			d.report = func(good string) string { return good + "cgroup=" + shown + "\n" }
+			s, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
+			if got := strings.Contains(strings.Join(s.Notes(), "\n"), "cgroup namespace"); got != (shown == "shown") {
+				t.Errorf("cgroup=%s: Notes() = %q", shown, s.Notes())
+			}
+		})
+	}
+}
+
 func TestExplainBind(t *testing.T) {
 	t.Parallel()
 	refused := &engine.Error{Op: "create", Kind: engine.ErrInvalid, Err: errors.New("no such path")}

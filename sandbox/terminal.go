@@ -77,8 +77,14 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 	var decision policy.Decision
 	if rules := s.engine.opts.Policy; rules != nil {
 		if decision = rules.Check(policy.Input{Script: c.Script}); decision.Blocked {
+			s.Denied(c, decision)
 			return nil, &policy.Denial{Decision: decision}
 		}
+		c.Decided = decision
+	}
+	over, err := s.Observe(ctx, c, ModeTerminal, InContainer)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	t := &Terminal{
@@ -94,7 +100,6 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(cmp.Or(s.engine.opts.Grace, exec.DefaultGrace)/2, release)
 	})
-	var err error
 	if t.out, err = s.sink(c.Output); err == nil {
 		if c.Watch != nil {
 			c.Watch(t.out)
@@ -108,10 +113,13 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 		if t.out != nil {
 			t.out.Close()
 		}
-		return nil, fmt.Errorf("session %s: %w", s.ID(), ptyError(err))
+		err = fmt.Errorf("session %s: %w", s.ID(), ptyError(err))
+		over(t.result, err)
+		return nil, err
 	}
 	go func() {
 		defer close(t.done)
+		defer func() { over(t.result, t.err) }()
 		defer release()
 		defer stop()
 		defer end(nil)

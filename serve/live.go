@@ -82,8 +82,10 @@ func (s *live) Open(ctx context.Context, r TerminalRequest) (Terminal, error) {
 		c.Env = append(c.Env, name+"="+r.Env[name])
 	}
 	if s.Policy != nil {
-		if d := s.Policy.Check(policy.Input{Script: c.Script}); d.Blocked {
-			return nil, &policy.Denial{Decision: d}
+		c.Decided = s.Policy.Check(policy.Input{Script: c.Script})
+		if c.Decided.Blocked {
+			s.box.Denied(c, c.Decided)
+			return nil, &policy.Denial{Decision: c.Decided}
 		}
 	}
 	t, err := s.box.Terminal(ctx, c, sandbox.TerminalOptions{Size: screen.Size{Cols: r.Cols, Rows: r.Rows}})

@@ -49,7 +49,8 @@ func connectMCP(t *testing.T, o Options) *mcpClient {
 	}()
 	c.connect(t, &mcp.IOTransport{Reader: out, Writer: in})
 	t.Cleanup(func() {
-		_ = c.Close()
+		// The end of input first: a client that stops to read as well takes away the answer to a call that it has just
+		// cancelled, which the server is right to tell of.
 		_ = in.Close() // never fails
 		select {
 		case err := <-c.ended:
@@ -59,6 +60,7 @@ func connectMCP(t *testing.T, o Options) *mcpClient {
 		case <-time.After(patience):
 			t.Error("the server does not end")
 		}
+		_ = c.Close()
 	})
 	return c
 }

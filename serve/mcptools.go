@@ -61,6 +61,9 @@ func (m *MCP) addTool(d tool.Definition) {
 // result is a tool's result, behind what is to be told before it.
 func (m *MCP) result(name string, r tool.Result, followUp string) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{IsError: r.IsError}
+	if r.Receipt != nil { // no contract has a place for it in what it structures but agent
+		out.Meta = mcp.Meta{"sandboxbash/receipt": r.Receipt}
+	}
 	if followUp != "" {
 		out.Content = append(out.Content, &mcp.TextContent{Text: followUp})
 	}

@@ -82,10 +82,12 @@ type toolResult struct {
 	Thrown  tool.Thrown       `json:"thrown,omitempty"`
 	Details *tool.Details     `json:"details,omitempty"`
 	Plain   *tool.PlainOutput `json:"structured,omitempty"`
+	// Receipt is of a command that has ended in the session.
+	Receipt *sandbox.Receipt `json:"receipt,omitempty"`
 }
 
 func newToolResult(r tool.Result) toolResult {
-	return toolResult{Text: r.Text, IsError: r.IsError, Thrown: r.Thrown, Details: r.Details, Plain: r.Plain}
+	return toolResult{Text: r.Text, IsError: r.IsError, Thrown: r.Thrown, Details: r.Details, Plain: r.Plain, Receipt: r.Receipt}
 }
 
 func doToolsCall(ctx context.Context, p *peer, r *request) (any, error) {

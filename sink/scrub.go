@@ -30,6 +30,7 @@ type scrubber struct {
 	run     int // characters of an encoded dump before held
 	covered int // bytes of held that are masked already; -1 if no mask touches held
 	last    int // the secret of that mask
+	masked  int64
 }
 
 // newScrubber returns a scrubber that gives to out. With no secrets, out is
@@ -131,5 +132,6 @@ func (sc *scrubber) find(v view) {
 
 func (sc *scrubber) mask(secret int) {
 	sc.last = secret
+	sc.masked++
 	sc.out([]byte(sc.secrets.masks[secret]), changed)
 }

@@ -75,6 +75,7 @@ type Output struct {
 	Artifact       Artifact
 	LimitExceeded  bool
 	Minimized      bool
+	Masked         int64 // secrets, each time that one was found
 }
 
 // Truncated tells whether something is not shown.
@@ -163,6 +164,10 @@ func (s *Sink) Close() Output {
 		o.Stdout = s.stdout.result()
 		if s.stderr != s.stdout {
 			o.Stderr = s.stderr.result()
+		}
+		o.Masked = s.stdout.scrub.masked + s.stdout.again.masked
+		if s.stderr != s.stdout {
+			o.Masked += s.stderr.scrub.masked + s.stderr.again.masked
 		}
 		s.minimize(o)
 		s.hub.close()

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // fakeClient is a client with a terminal. The zero value's command goes on until
@@ -25,11 +28,54 @@ type fakeClient struct {
 	fail      error
 	stuck     bool // it answers nothing before the context ends
 
+	record  fakeRecord
 	asked   CreateTerminal
 	created time.Time
 	looks   []time.Duration // since the start
 	calls   []string
 	killed  chan struct{}
+}
+
+// fakeRecord remembers where commands ran, and how they ended.
+type fakeRecord struct {
+	refuse error
+	where  []sandbox.Where
+	ends   []sandbox.Result
+	errs   []error
+}
+
+func (*fakeRecord) Denied(sandbox.Command, policy.Decision) {}
+
+func (r *fakeRecord) Observe(_ context.Context, _ sandbox.Command, _ sandbox.Mode, where sandbox.Where) (func(sandbox.Result, error), error) {
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	r.where = append(r.where, where)
+	return func(res sandbox.Result, err error) {
+		r.ends, r.errs = append(r.ends, res), append(r.errs, err)
+	}, nil
+}
+
+// What runs in the client's terminal is on record as that, or does not run.
+func TestClientOnRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeClient{id: "t1", exit: code(3), life: time.Second}
+		s := withClient(t, c)
+		call := json.RawMessage(`{"command":"make"}`)
+		if r := s.Call(t.Context(), "bash", call, Events{}); r.Receipt != nil {
+			t.Errorf("Call() = %+v; want no receipt of what did not run in the session", r)
+		}
+		rec := &c.record
+		if len(rec.where) != 1 || rec.where[0] != sandbox.InClient || len(rec.ends) != 1 || rec.ends[0].Code != 3 || rec.errs[0] != nil {
+			t.Errorf("on record: %+v; want one command in the client's terminal that exited with 3", rec)
+		}
+		rec.refuse = errors.New("no space")
+		asked := len(c.calls)
+		if r := s.Call(t.Context(), "bash", call, Events{}); !r.IsError || len(c.calls) != asked {
+			t.Errorf("Call() = %+v, the client was asked for %q; want nothing run", r, c.calls[asked:])
+		}
+	})
 }
 
 func (c *fakeClient) call(ctx context.Context, name string) error {
@@ -87,7 +133,7 @@ func (c *fakeClient) count(name string) int {
 func withClient(t *testing.T, c *fakeClient) *Session {
 	t.Helper()
 	at := place{dir: "/workspace", home: "/home/agent", host: "/src"}
-	s, err := open(box{}, at, SessionOptions{Settings: DefaultSettings(), Client: c, Prefix: "nice", Env: []string{"HOST=1"}})
+	s, err := open(box{recorder: &c.record}, at, SessionOptions{Settings: DefaultSettings(), Client: c, Prefix: "nice", Env: []string{"HOST=1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -40,6 +41,9 @@ type RunInfo struct {
 	Background  int    `json:"background,omitempty"` // processes that live on
 	Killed      string `json:"killed,omitempty"`     // how far the kill had to go
 	Where       string `json:"where,omitempty"`      // "client": not in the session
+	// Receipt is what the kernel says of it; nil of what did not run in the session or
+	// has not ended.
+	Receipt *sandbox.Receipt `json:"receipt,omitempty"`
 	// StateLost is why the exported variables and functions of the shell are gone.
 	StateLost string `json:"stateLost,omitempty"`
 }

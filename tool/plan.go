@@ -40,6 +40,8 @@ type Plan struct {
 	// sense. Nothing runs if one of them is set.
 	Denial *Denial
 	Err    *Error
+	// Decided is what the policy has decided; the zero value if it was not asked.
+	Decided policy.Decision
 	// Warnings are for whoever configures the program.
 	Warnings []string
 }
@@ -144,6 +146,7 @@ func (p *Plan) decide(check Checker) {
 		return
 	}
 	d := check.Check(policy.Input{Script: p.Command, Original: p.Original})
+	p.Decided = d
 	if d.Blocked {
 		p.Denial = &Denial{Message: d.Message, Rule: d.Rule, Layer: string(d.Layer), Tool: d.Tool, Reason: d.Reason}
 	}

@@ -67,11 +67,14 @@ type SessionOptions struct {
 	// Client runs commands in terminals of the client, outside of the session; nil:
 	// none. It must be given only if the host wants that: what a client says of
 	// itself does not suffice.
-	Client  ClientTerminal
-	Limit   int64         // bytes that a command may write before it is ended; 0: any number
-	Secrets *sink.Secrets // masked in what the client shows, as the engine does in the rest
-	Size    screen.Size   // of terminals; 0 by 0: 80 by 24
-	Log     *slog.Logger  // nil: none
+	Client ClientTerminal
+	Limit  int64 // bytes that a command may write before it is ended; 0: any number
+	// Artifacts says when a command's output is kept; the zero value: where not all of
+	// it is shown.
+	Artifacts sink.ArtifactMode
+	Secrets   *sink.Secrets // masked in what the client shows, as the engine does in the rest
+	Size      screen.Size   // of terminals; 0 by 0: 80 by 24
+	Log       *slog.Logger  // nil: none
 }
 
 // Events are what a caller hears of a running call. The zero value hears nothing.

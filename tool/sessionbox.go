@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -59,6 +60,12 @@ type boxJob interface {
 	jobYield
 }
 
+// recorder puts on record what does not run in the session.
+type recorder interface {
+	Denied(c sandbox.Command, d policy.Decision)
+	Observe(ctx context.Context, c sandbox.Command, mode sandbox.Mode, where sandbox.Where) (func(sandbox.Result, error), error)
+}
+
 // box is what a Session needs of a *sandbox.Session.
 type box struct {
 	commands
@@ -66,10 +73,11 @@ type box struct {
 	finder
 	placer
 	mirror
+	recorder
 }
 
 func sandboxBox(s *sandbox.Session) box {
-	return box{s, sandboxJobs{s}, sandboxJobs{s}, s, s}
+	return box{s, sandboxJobs{s}, sandboxJobs{s}, s, s, s}
 }
 
 // sandboxJobs are a session's jobs behind the interfaces of this package.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -70,6 +71,19 @@ const (
 	// what has been killed. With all three a call stays within 5 s after its timeout.
 	clientEnd = 1500 * time.Millisecond
 )
+
+// observedInClient puts on record what runs in the client's terminal.
+func (s *Session) observedInClient(ctx context.Context, c *running) Outcome {
+	over, err := s.box.Observe(ctx, s.command(c), sandbox.ModeCommand, sandbox.InClient)
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	o := s.inClient(ctx, c.plan, c.on)
+	over(sandbox.Result{
+		Status: exec.Status{Reason: o.Reason, Code: o.Code, Signal: o.Signal, Elapsed: o.Elapsed}, Output: o.Output,
+	}, o.Err)
+	return o
+}
 
 // inClient runs a plan in the client's terminal. An error of the client is the
 // outcome's; the terminal is released in any case.

@@ -72,7 +72,7 @@ func (s *Session) jobOutcome(ctx context.Context, info sandbox.JobInfo, p Plan) 
 	o := Outcome{Reason: info.Reason, Elapsed: info.Elapsed}
 	if st := info.Status; st != nil {
 		o.Code, o.Signal = st.Code, st.Signal
-		o.Run = RunInfo{CPUMs: st.CPU.Milliseconds(), MaxRSSBytes: st.MaxRSS, Background: st.Left}
+		o.Run = RunInfo{CPUMs: st.CPU.Milliseconds(), MaxRSSBytes: st.MaxRSS, Background: st.Left, Receipt: info.Receipt()}
 	} else {
 		o.Reason, o.Err = "", &exec.Error{
 			Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: fmt.Errorf("job %s: nobody has seen its end (%s)", info.ID, info.Reason),

@@ -33,6 +33,9 @@ func (s *Session) bash(ctx context.Context, arguments json.RawMessage, on Events
 	}
 	c.plan = s.contract.Plan(arguments, s.host(func(e Expansion) (string, error) { return s.put(ctx, e) }))
 	if r, refused := c.plan.Refused(); refused {
+		if c.plan.Denial != nil {
+			s.box.Denied(s.command(&c), c.plan.Decided)
+		}
 		s.opts.Log.InfoContext(ctx, "refused", "command", c.plan.Original, "text", r.Text)
 		return r
 	}
@@ -83,7 +86,7 @@ func (s *Session) run(ctx context.Context, c *running) Result {
 		}
 		return s.startJob(ctx, c)
 	case InClient:
-		o = s.inClient(ctx, c.plan, c.on)
+		o = s.observedInClient(ctx, c)
 	case Terminal:
 		o = s.inTerminal(ctx, c)
 	case Foreground, Managed:
@@ -96,13 +99,16 @@ func (s *Session) run(ctx context.Context, c *running) Result {
 	if c.plan.Contract == Plain {
 		s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "command", PlainLog(c.plan, o)...)
 	}
-	return s.contract.Result(c.plan, o)
+	r := s.contract.Result(c.plan, o)
+	r.Receipt = o.Run.Receipt
+	return r
 }
 
 // command is what the box is asked for, shell state aside.
 func (s *Session) command(c *running) sandbox.Command {
 	return sandbox.Command{
 		Script: c.plan.Script(c.prefix), Env: s.environment(c.plan), Dir: c.plan.Dir, Timeout: c.plan.Timeout.Duration(),
+		Decided: c.plan.Decided,
 	}
 }
 
@@ -129,7 +135,7 @@ func (s *Session) output(p Plan, plain *PlainStreams) sink.Options {
 		opts = AgentOutput(s.opts.Settings, p.Route)
 		opts.Minimize = s.opts.Settings.Minimizer.filters(p.Command)
 	}
-	opts.Limit = s.opts.Limit
+	opts.Limit, opts.Artifact = s.opts.Limit, s.opts.Artifacts
 	return opts
 }
 
@@ -173,11 +179,15 @@ func (s *Session) foreground(ctx context.Context, c *running) (Outcome, boxJob) 
 
 // outcomeOf makes an outcome of what the box says.
 func outcomeOf(ctx context.Context, res sandbox.Result, err error) Outcome {
-	return Outcome{
+	o := Outcome{
 		Reason: res.Reason, Code: res.Code, Signal: res.Signal, Elapsed: res.Elapsed, Output: res.Output,
 		Err: err, Aborted: aborted(ctx),
 		Run: RunInfo{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS, Background: res.Left, Killed: res.Killed},
 	}
+	if err == nil {
+		o.Run.Receipt = res.Receipt()
+	}
+	return o
 }
 
 // inTerminal runs a command in a terminal of the session.

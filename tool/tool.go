@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // Contract is one of the three. Its methods may be called concurrently.
@@ -121,6 +122,8 @@ type Result struct {
 	Plain   *PlainOutput // contract plain; Text is its JSON
 	// JobDetails is of the tool job; off the model's path.
 	JobDetails *JobDetails
+	// Receipt is of a command that has ended in the session; off the model's path.
+	Receipt *sandbox.Receipt
 }
 
 // thrown is the result for an error that ends a call.

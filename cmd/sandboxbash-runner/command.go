@@ -30,8 +30,9 @@ type command struct {
 	out    [2]*outPipe // standard output, standard error; the second nil when merged
 	job    *job        // nil for a command that ends with its host
 
-	oomKills   int64 // before the start
-	onTerminal bool  // its streams are this process's terminal
+	oomKills   int64   // before the start
+	births     *births // from just before the start
+	onTerminal bool    // its streams are this process's terminal
 
 	ended chan struct{} // closed when the leader has been reaped
 	alone chan struct{} // closed when no child is left
@@ -119,23 +120,6 @@ func (c *command) fail(failed wire.Failed) {
 	c.server.out.send(wire.TypeFailed, failed.Append(nil))
 }
 
-// exit is what the host is told of the end.
-func (c *command) exit() wire.Exit {
-	exit := wire.Exit{Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10}
-	if exit.Left = c.left(); exit.Left == 0 {
-		exit.CPU += cpu(&c.orphans)
-	}
-	if c.status.Signaled() {
-		exit.Signal = int(c.status.Signal())
-	} else {
-		exit.Code = c.status.ExitStatus()
-	}
-	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
-		exit.OOM = c.server.oom.read() > c.oomKills
-	}
-	return exit
-}
-
 // report tells the end, and retires the runner if children are left.
 func (c *command) report(release func()) {
 	exit := c.exit()
@@ -168,7 +152,28 @@ func (c *command) report(release func()) {
 	}
 }
 
-// left counts the children that live on.
+// exit is how the command ended and what it used, but for its output.
+func (c *command) exit() wire.Exit {
+	exit := wire.Exit{
+		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.births.end(),
+	}
+	if exit.Left = c.left(); exit.Left == 0 {
+		exit.CPU += cpu(&c.orphans)
+		exit.MaxRSS = max(exit.MaxRSS, uint64(c.orphans.Maxrss)<<10)
+	}
+	if c.status.Signaled() {
+		exit.Signal = int(c.status.Signal())
+	} else {
+		exit.Code = c.status.ExitStatus()
+	}
+	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
+		exit.OOM = c.server.oom.read() > c.oomKills
+	}
+	return exit
+}
+
+// left counts the children that live on. 0 is the kernel's word: what a command
+// starts stays below this process, and a wait has said that it has no child.
 func (c *command) left() uint64 {
 	select {
 	case <-c.alone:
@@ -203,7 +208,8 @@ func (c *command) reap() {
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
-		pid, err := unix.Wait4(-1, &status, options, &usage)
+		// WALL: a child of clone(2) that ends without SIGCHLD is one too.
+		pid, err := unix.Wait4(-1, &status, options|unix.WALL, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil: // ECHILD: nobody is left
@@ -221,6 +227,7 @@ func (c *command) reap() {
 		default:
 			c.orphans.Utime = addTime(c.orphans.Utime, usage.Utime)
 			c.orphans.Stime = addTime(c.orphans.Stime, usage.Stime)
+			c.orphans.Maxrss = max(c.orphans.Maxrss, usage.Maxrss)
 		}
 	}
 }

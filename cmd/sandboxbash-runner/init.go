@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // initSocket is where runners tell PID 1 that the host is there, and hand over
@@ -29,25 +31,26 @@ func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa
 
 // runInit is PID 1. It reaps what commands have left behind, ends the container
 // when the lease is over, and on SIGUSR2 ends everything below it: the host's
-// way to make room when nothing can be started any more.
-func runInit(args []string) error {
+// way to make room when nothing can be started any more. Its exit code says why it
+// has ended; an engine that has lost it says 0, which is none of ours.
+func runInit(args []string) (code int, err error) {
 	flags := flag.NewFlagSet("init", flag.ContinueOnError)
 	lease := flags.Duration("lease", 15*time.Second, "how long to live without contact")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return 0, err
 	}
 	if err := harden(); err != nil {
-		return err
+		return 0, err
 	}
 	if err := openTmp(); err != nil {
-		return err
+		return 0, err
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGUSR2, unix.SIGTERM)
 	contact := make(chan struct{}, 1)
 	socket, err := listen(contact)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer socket.Close()
 
@@ -55,13 +58,13 @@ func runInit(args []string) error {
 	for {
 		select {
 		case <-over.C:
-			return nil
+			return wire.ExitLeaseOver, nil
 		case <-contact:
 			over.Reset(*lease)
 		case sig := <-signals:
 			switch sig {
 			case unix.SIGTERM:
-				return nil
+				return wire.ExitStopped, nil
 			case unix.SIGUSR2:
 				sweep(os.Getpid(), time.Now().Add(sweepTime), reapAll)
 			}

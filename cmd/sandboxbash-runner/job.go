@@ -294,7 +294,7 @@ func (j *job) finished(exit wire.Exit) bool {
 	}
 	end := wire.JobEnd{
 		ID: j.id, Tag: j.ask.Tag, Code: exit.Code, Signal: exit.Signal, Rung: exit.Rung, OOM: exit.OOM, Left: exit.Left,
-		CPU: exit.CPU, MaxRSS: exit.MaxRSS, Elapsed: time.Since(j.started), Ended: time.Now(), Clock: clock(),
+		CPU: exit.CPU, MaxRSS: exit.MaxRSS, Processes: exit.Processes, Elapsed: time.Since(j.started), Ended: time.Now(), Clock: clock(),
 		Written: j.spool.written, Kept: j.spool.kept, Full: j.spool.full,
 	}
 	if exit.Rung != wire.RungNone {

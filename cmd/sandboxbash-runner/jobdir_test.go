@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
@@ -43,6 +46,11 @@ func end(t *testing.T, d jobDir, id string, f *os.File, ago time.Duration, kept 
 	t.Helper()
 	e := wire.JobEnd{ID: id, Tag: id, Clock: clock() - ago, Written: kept, Kept: kept}
 	if err := d.put(id+endSuffix, e.Seal(key)); err != nil {
+		t.Fatal(err)
+	}
+	// Closing is not enough: a process that another test is about to start may still
+	// have the descriptor, and with it the lock that says that the job runs.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -303,38 +311,41 @@ func TestWait(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	d := jobDir(t.TempDir())
-	first, second := make(ticks, 10), make(ticks, 10)
+	first, second := newTicks(), newTicks()
 	watched := make(chan error, 1)
 	go func() { watched <- d.answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, first) }()
-	<-first
+	<-first.c
 	f := put(t, d, "bg_1", "")
-	<-first
+	<-first.c
 	go func() { _ = d.answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, second) }()
 	select {
-	case <-second:
+	case <-second.c:
 		t.Fatal("two watches of one name at once")
 	case <-time.After(50 * time.Millisecond):
 	}
-	close(first) // its next write fails
+	first.closed.Store(true) // its next write fails
 	end(t, d, "bg_1", f, 0, 0)
 	if err := <-watched; err == nil {
 		t.Error("the watch ended without an error; want that of its writer")
 	}
-	<-second
-	close(second)
+	<-second.c
+	second.closed.Store(true)
 	put(t, d, "bg_2", "") // ends the second
 }
 
 // ticks is a writer that passes on that something was written, and fails once it
 // is closed.
-type ticks chan struct{}
+type ticks struct {
+	c      chan struct{}
+	closed atomic.Bool
+}
 
-func (c ticks) Write(p []byte) (n int, err error) {
-	defer func() {
-		if recover() != nil {
-			err = os.ErrClosed
-		}
-	}()
-	c <- struct{}{}
+func newTicks() *ticks { return &ticks{c: make(chan struct{}, 10)} }
+
+func (t *ticks) Write(p []byte) (int, error) {
+	if t.closed.Load() {
+		return 0, os.ErrClosed
+	}
+	t.c <- struct{}{}
 	return len(p), nil
 }

@@ -11,7 +11,7 @@
 //	runner attend             carries frames between the host and a terminal's runner
 //	runner jobs               answers a question about jobs, as uid 0
 //	runner home               makes the session user's home, as that user
-//	runner posture            reports what confines it, as the session's user
+//	runner posture PATH…      reports what confines it, as the session's user
 //	runner push DIR           unpacks a tar stream, as the session's user
 //	runner pull PATH          packs a tar stream, as the session's user
 //	runner ps                 lists processes
@@ -40,7 +40,10 @@ func run(args []string) int {
 	var err error
 	switch verb {
 	case "init":
-		err = runInit(rest)
+		var code int
+		if code, err = runInit(rest); err == nil {
+			return code
+		}
 	case "serve":
 		err = serve(os.Stdin, os.Stdout)
 	case "pty":
@@ -57,7 +60,7 @@ func run(args []string) int {
 	case "jobs":
 		err = jobs(os.Stdin, os.Stdout)
 	case "posture":
-		err = posture(os.Stdout)
+		err = posture(os.Stdout, rest)
 	case "push":
 		err = push(rest, os.Stdin, os.Stdout)
 	case "pull":

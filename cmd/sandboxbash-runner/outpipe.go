@@ -16,12 +16,16 @@ import (
 
 // outPipe carries one of a command's streams.
 type outPipe struct {
-	kind  wire.Type
-	r     *os.File
-	sent  atomic.Uint64
-	owed  atomic.Int64 // bytes that stood in the pipe when the leader ended
-	ended bool         // set by pump: no writer is left
-	job   *job         // nil for a command that ends with its host
+	kind wire.Type
+	r    *os.File
+	sent atomic.Uint64
+	// owed is how many bytes stood in the pipe when the leader ended, less those of
+	// reads that have begun since. What an earlier read took may be among them or
+	// not: it counts as not.
+	owed     atomic.Int64
+	finished atomic.Bool // owed is known
+	ended    bool        // set by pump: no writer is left
+	job      *job        // nil for a command that ends with its host
 }
 
 // pump sends what arrives until the last writer is gone or finish has been
@@ -33,7 +37,11 @@ func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 	buf := *room
 	grown := false
 	for {
+		counts := p.finished.Load()
 		n, err := p.r.Read(buf[wire.HeaderSize:])
+		if counts {
+			p.owed.Add(-int64(n))
+		}
 		switch {
 		case n > 0 && p.job != nil:
 			p.keep(out, buf, n, leader)
@@ -94,7 +102,6 @@ func (p *outPipe) keep(out *frameWriter, buf []byte, n int, leader <-chan struct
 	p.job.mu.Lock()
 	defer p.job.mu.Unlock()
 	if p.job.phase == handedOver {
-		p.owed.Add(-int64(n))
 		return
 	}
 	p.pass(out, buf, n, leader)
@@ -106,14 +113,12 @@ func (p *outPipe) hold(out *frameWriter, buf []byte, n int) {
 	wire.PutHeader(buf, p.kind, n)
 	out.hold(buf[:wire.HeaderSize+n])
 	p.sent.Add(uint64(n))
-	p.owed.Add(-int64(n))
 }
 
 func (p *outPipe) send(out *frameWriter, buf []byte, n int) {
 	wire.PutHeader(buf, p.kind, n)
 	out.write(buf[:wire.HeaderSize+n])
 	p.sent.Add(uint64(n))
-	p.owed.Add(-int64(n))
 }
 
 // pumpOwed sends what the command itself had written before its end and a slow
@@ -128,6 +133,7 @@ func (p *outPipe) pumpOwed(out *frameWriter, buf []byte) {
 		if n <= 0 {
 			return
 		}
+		p.owed.Add(-int64(n))
 		if p.job != nil {
 			p.keep(out, buf, n, nil)
 		} else {
@@ -146,6 +152,7 @@ func (p *outPipe) finish() {
 			p.owed.Store(int64(n))
 		}
 	})
+	p.finished.Store(true)
 	_ = p.r.SetReadDeadline(time.Now().Add(drainTime))
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"unsafe"
@@ -17,8 +18,8 @@ import (
 // posture prints what confines a command, one "key=value" a line, read by the
 // kernel's word and by trying. It runs as the session's user, started the way
 // commands are, before the first of them; the host compares it with what it
-// has asked the engine for.
-func posture(w io.Writer) error {
+// has asked the engine for. Paths are those that are to be masked.
+func posture(w io.Writer, paths []string) error {
 	out := bufio.NewWriter(w)
 	if err := printStatus(out); err != nil {
 		return err
@@ -28,6 +29,9 @@ func posture(w io.Writer) error {
 	}
 	printLimits(out)
 	printTries(out)
+	for _, path := range paths {
+		fmt.Fprintf(out, "masked.%s=%s\n", path, look(path))
+	}
 	interfaces, err := os.ReadDir("/sys/class/net")
 	if err != nil {
 		return err
@@ -61,10 +65,22 @@ func printStatus(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "oom_score_adj=%s\n", strings.TrimSpace(string(score)))
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	path := "root" // of a cgroup namespace
+	for line := range lines(groups) {
+		if !strings.HasSuffix(string(line), ":/") {
+			path = "shown"
+		}
+	}
+	fmt.Fprintf(w, "cgroup=%s\n", path)
 	return nil
 }
 
-// printMounts prints target, type and options of every mount.
+// printMounts prints target, type and options of every mount, and its place: the
+// device of its file system, and where in that it begins.
 func printMounts(w io.Writer) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -76,7 +92,7 @@ func printMounts(w io.Writer) error {
 		if !ok || len(f) < 6 || len(g) < 1 {
 			return fmt.Errorf("unknown line in mountinfo: %q", line)
 		}
-		fmt.Fprintf(w, "mount=%s %s %s\n", f[4], g[0], f[5])
+		fmt.Fprintf(w, "mount=%s %s %s\nplace=%s %s %s\n", f[4], g[0], f[5], f[4], f[2], f[3])
 	}
 	return nil
 }
@@ -107,8 +123,30 @@ func printLimits(w io.Writer) {
 	}
 }
 
+// look tells what there is to read at a path: "nothing", also where there is no
+// such path, "something", or "closed" to this user. It does not wait for what a
+// file of the kernel's may say later.
+func look(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), path)
+		defer f.Close()
+		if _, err = f.Readdirnames(1); errors.Is(err, unix.ENOTDIR) {
+			_, err = f.Read(make([]byte, 1))
+		}
+	}
+	switch {
+	case err == nil:
+		return "something"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return "closed"
+	default:
+		return "nothing"
+	}
+}
+
 // printTries prints what the kernel answers to what it must refuse. Each try is
-// harmless where it is allowed.
+// harmless where it is allowed: it changes nothing that outlives this process.
 func printTries(w io.Writer) {
 	try := func(name string, err error) {
 		answer := "allowed"
@@ -138,7 +176,8 @@ func printTries(w io.Writer) {
 	var ring [120]byte // struct io_uring_params
 	// CLONE_NEWUTS changes nothing that anybody sees.
 	try("unshare", raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_NEWUTS))
-	try("mount", unix.Mount("none", "/tmp", "tmpfs", 0, ""))
+	// Whether one may mount is decided before what: ENODEV is an answer to those who may.
+	try("mount", unix.Mount("none", "/", "none-such", 0, ""))
 	try("io_uring", raw(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&ring))))
 	try("keyctl", raw(unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, 0, 0))
 	try("bpf", raw(unix.SYS_BPF, 0, 0, 0))
@@ -147,5 +186,6 @@ func printTries(w io.Writer) {
 	try("af_vsock", socket(unix.AF_VSOCK, unix.SOCK_STREAM))
 	try("af_packet", socket(unix.AF_PACKET, unix.SOCK_RAW))
 	try("kill_init", unix.Kill(1, 0))
-	try("ptrace", raw(unix.SYS_PTRACE, unix.PTRACE_TRACEME))
+	// No process has that number: ESRCH is an answer to those who may trace.
+	try("ptrace", raw(unix.SYS_PTRACE, unix.PTRACE_CONT, math.MaxInt32))
 }

@@ -40,6 +40,17 @@ func harden() error {
 	return nil
 }
 
+// adoptOrphans keeps whatever this process starts below it, however often it
+// forks or starts sessions. A kernel that cannot is no place for commands: what
+// double forks would outlive its timeout unseen.
+func adoptOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("the kernel that this runtime shows to containers cannot give a process the orphans among its descendants "+
+			"(prctl PR_SET_CHILD_SUBREAPER: %w), so that commands could escape their timeout: use another runtime, or a newer version of this", err)
+	}
+	return nil
+}
+
 // startThreads makes the runtime start spareThreads threads: as many goroutines,
 // each locked to a thread of its own, are there at once. A locked goroutine that
 // waits parks its thread and hands its processor to another, which the runtime

@@ -22,6 +22,7 @@ type server struct {
 	out  *frameWriter
 	init *initLine
 	oom  *oomCounter
+	pids *pidCounter
 	kids *oomScore
 
 	slot   [slots]*os.File
@@ -41,10 +42,8 @@ func serve(stdin, stdout *os.File) error {
 	if err := harden(); err != nil {
 		return err
 	}
-	// Whatever a command starts stays below this process, however often it
-	// forks or starts sessions.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl PR_SET_CHILD_SUBREAPER: %w", err)
+	if err := adoptOrphans(); err != nil {
+		return err
 	}
 	s, err := newServer()
 	if err != nil {
@@ -81,7 +80,7 @@ func serve(stdin, stdout *os.File) error {
 
 // newServer opens what every command needs. Standard streams are not touched.
 func newServer() (*server, error) {
-	s := &server{oom: openOOMCounter(), shells: findShells(), lease: time.Minute}
+	s := &server{oom: openOOMCounter(), pids: openPidCounter(), shells: findShells(), lease: time.Minute}
 	var err error
 	if s.kids, err = openOOMScore(); err != nil {
 		return nil, err

@@ -38,8 +38,10 @@ func (c *command) start() (wire.Failed, bool) {
 	if err != nil {
 		return failedErrno(err), false
 	}
-	c.oomKills = c.server.oom.read()
-	err = c.fork(path, child)
+	c.oomKills, c.births = c.server.oom.read(), c.server.pids.count()
+	if err = c.fork(path, child); err != nil {
+		c.births.end()
+	}
 	c.req.Script = nil // a script of megabytes must not stay
 	if err != nil {
 		for _, p := range c.out {

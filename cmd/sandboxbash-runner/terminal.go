@@ -27,8 +27,8 @@ func runTerminal() (int, error) {
 	if err := harden(); err != nil {
 		return 0, err
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("prctl PR_SET_CHILD_SUBREAPER: %w", err)
+	if err := adoptOrphans(); err != nil {
+		return 0, err
 	}
 	s, err := newServer()
 	if err != nil {

@@ -215,16 +215,20 @@ func settleHome() error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	if err := os.Chmod(home, 0o700); err != nil { // the image's own mode shines through
+	// The image's own mode shines through. Where the engine cannot give a tmpfs to
+	// the user, it belongs to uid 0 and is open to all.
+	if err := os.Chmod(home, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	probe, err := os.CreateTemp("", "")
-	if err != nil {
-		return err
-	}
-	probe.Close()
-	if err := os.Remove(probe.Name()); err != nil {
-		return err
+	for _, dir := range []string{os.TempDir(), home} {
+		probe, err := os.CreateTemp(dir, "")
+		if err != nil {
+			return err
+		}
+		probe.Close()
+		if err := os.Remove(probe.Name()); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(filepath.Join(home, ".gitconfig"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {

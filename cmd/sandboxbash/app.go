@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -32,8 +33,10 @@ import (
 type app struct {
 	environ []string
 	stdin   io.Reader
-	stdout  io.Writer
-	stderr  io.Writer
+	stdout  io.Writer // rawStdout, as guard has it
+	stderr  io.Writer // rawStderr, as guard has it
+
+	rawStdout, rawStderr io.Writer // of this process
 
 	configFile string         // --config
 	cfg        *config.Config // nil before load
@@ -41,16 +44,25 @@ type app struct {
 	inject     []string       // K=V of configured secrets; set with masks
 	docker     *docker.Client // nil before connect
 	rules      *policy.Policy // of what is run; nil allows all
+	observing  sync.Once      // of observers
+	observers  *observers     // made by observing
+	ran        string         // the script of run and session exec
+	reported   bool           // it is in the reports
 	onPTY      *bool          // whether a command that asked for a terminal got one; nil if none did
 
+	metricsAt net.Listener // where metrics are served; nil: nowhere; set before observing
+
 	mu     sync.Mutex
-	gather bool     // guarded by mu; notes go to the JSON result, not to standard error
-	notes  []string // guarded by mu
-	atEnd  func()   // guarded by mu; puts this process's terminal back; nil unless it was changed
+	logTo  *logWriter // guarded by mu; nil before log
+	gather bool       // guarded by mu; notes go to the JSON result, not to standard error
+	notes  []string   // guarded by mu
+	atEnd  func()     // guarded by mu; puts this process's terminal back; nil unless it was changed
 }
 
 func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{environ: environ, stdin: stdin, rawStdout: stdout, rawStderr: stderr}
+	a.guard(a.runnersOf(ciAuto)) // for what is said before the configuration is known
+	return a
 }
 
 // execute runs a command line and returns the exit status.
@@ -61,6 +73,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
+	defer a.unguard()
+	a.endObserving()
 	if a.docker != nil {
 		_ = a.docker.Close()
 	}
@@ -130,6 +144,7 @@ func (a *app) load(cmd *cobra.Command) error {
 		return err
 	}
 	a.cfg = cfg
+	a.guard(a.runnersOf(cfg.CI))
 	a.gatherNotes()
 	unknown := config.UnknownVariables(a.environ)
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
@@ -212,17 +227,20 @@ func (a *app) sessions(ctx context.Context, progress func(engine.Progress)) (*sa
 			return nil, err
 		}
 	}
-	return sandbox.New(a.docker, r, sandbox.Options{
+	return a.observed(a.docker, r, sandbox.Options{
 		Policy: a.rules, Secrets: a.masks, Artifacts: store, Grace: a.cfg.Grace, Progress: progress,
 	}), nil
 }
+
+// stateDir is the user's directory for what programs keep, "" if there is none.
+func (a *app) stateDir() string { return a.userDir("XDG_STATE_HOME", ".local/state") }
 
 // artifactsDir is where artifacts are kept, "" if there is no place for them.
 func (a *app) artifactsDir() string {
 	if dir := a.cfg.Artifacts.Dir; dir != "" {
 		return dir
 	}
-	state := a.userDir("XDG_STATE_HOME", ".local/state")
+	state := a.stateDir()
 	if state == "" {
 		return ""
 	}
@@ -276,5 +294,5 @@ func (a *app) spec() (sandbox.Spec, error) {
 	if err != nil {
 		return s, misuse("", "%v", err)
 	}
-	return s, nil
+	return s, a.ciWorkspace(s.Workspace)
 }

@@ -42,7 +42,7 @@ func everyCommand(do func(*cobra.Command)) {
 func TestEveryFlagIsASetting(t *testing.T) {
 	t.Parallel()
 	known := map[string]config.Setting{}
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		known[s.Flag] = s
 	}
 	used := map[string]bool{}
@@ -173,7 +173,7 @@ func TestVersion(t *testing.T) {
 	if status != 0 || errs != "" || !strings.HasPrefix(out, "sandboxbash ") || !strings.Contains(out, "protocol") {
 		t.Errorf("version = %d, %q, %q; want the version", status, out, errs)
 	}
-	if status, out, _ := call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, `"protocol":2`) {
+	if status, out, _ := call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, `"protocol":3`) {
 		t.Errorf("version --json = %d, %q; want an object", status, out)
 	}
 }

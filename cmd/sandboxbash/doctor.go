@@ -192,7 +192,33 @@ func (a *app) trySession(ctx context.Context, r *images.Resolver) []finding {
 	if err := s.Stop(ctx); err != nil {
 		out = append(out, fail("session", "it could not be removed: "+err.Error(), "remove it with `sandboxbash session reap`"))
 	}
-	return out
+	return append(out, bindFinding(ctx, sessions, spec))
+}
+
+// bindFinding tries whether the engine has this machine's directories at their
+// paths: it has not where it is elsewhere, or where this process is in a container
+// of an engine whose socket it was given.
+func bindFinding(ctx context.Context, sessions *sandbox.Engine, spec sandbox.Spec) finding {
+	here, err := sandbox.ParseWorkspace("bind:.:ro:at=" + sandbox.DefaultTarget)
+	if err != nil {
+		return warn("bind", err.Error(), "")
+	}
+	spec.Workspace = here
+	if spec.Profile == sandbox.Strict { // whoever owns it: only its place is looked at
+		spec.User = &sandbox.User{UID: 65534, GID: 65534}
+	}
+	s, err := sessions.Start(ctx, spec)
+	if err != nil {
+		const todo = "give sessions a copy with --workspace copy:DIR"
+		if _, foreign := errors.AsType[*sandbox.ForeignBindError](err); foreign {
+			return warn("bind", "the engine does not see "+here.Dir+" as this process does: it is elsewhere, or this process is in a container", todo)
+		}
+		return warn("bind", err.Error(), todo)
+	}
+	if err := s.Stop(ctx); err != nil {
+		return fail("bind", "the session could not be removed: "+err.Error(), "remove it with `sandboxbash session reap`")
+	}
+	return ok("bind", "the engine sees %s as this process does", here.Dir)
 }
 
 func startFailure(err error) finding {

@@ -108,6 +108,9 @@ func judge(err error) verdict {
 	if e, ok := errors.AsType[*sandbox.InputError](err); ok {
 		return verdict{statusUsage, exec.NotStarted, "bad-" + e.Field, ""}
 	}
+	if _, ok := errors.AsType[*sandbox.ForeignBindError](err); ok {
+		return verdict{statusUsage, exec.NotStarted, "foreign-bind", ""}
+	}
 	if isConfig(err) {
 		return verdict{statusUsage, exec.NotStarted, "bad-config", "correct it; `sandboxbash help config` lists the keys"}
 	}
@@ -165,6 +168,8 @@ func judgeExec(e *exec.Error) verdict {
 		v.todo = "try again later, or leave --exclusive out to wait in the queue"
 	case exec.CauseResources:
 		v.todo = "stop the session and start one with more --pids or --memory"
+	case sandbox.CauseUnrecorded:
+		v.todo = "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`"
 	case exec.CauseRunnerLost, exec.CauseUnconfirmed:
 		v.todo = "nobody can tell whether the command has ended: look at its effects before running it again"
 	}

@@ -17,8 +17,9 @@ var (
 	}
 	commandFlags = []string{
 		"timeout", "grace", "run.cwd", "env.set", "run.stdin", "output.limit", "shell", "run.exclusive", "run.file",
-		"run.background", "run.background-after",
+		"run.background", "run.background-after", "run.preview",
 		"pty.ask", "pty.kill-keys", "pty.unattended",
+		"report.junit", "report.summary",
 		"artifacts.mode", "json", "quiet",
 	}
 )

@@ -188,15 +188,35 @@ func second(args []string) string {
 }
 
 func (a *app) imageBuildCommand() *cobra.Command {
-	return a.makes(&cobra.Command{
-		Use: "build DIR [REF]", Short: "Build an image from a directory with a Dockerfile",
+	cmd := a.makes(&cobra.Command{
+		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a directory with a Dockerfile, or the base image",
 		Long: `Build an image from a directory with a Dockerfile, on the engine and with its network:
-what the Dockerfile runs is not in a session.`,
-		Example: "  sandboxbash image build ./docker my-tools:1\n  sandboxbash run --image my-tools:1 'tool --version'",
-		Args:    words(1, 2, "a directory, and perhaps a name for the image"),
+what the Dockerfile runs is not in a session. The word base is the Dockerfile that comes
+with sandboxbash: git, Python, Node and tools to build things, on Debian or, with --base,
+on another image that has apt-get. A directory of that name is ./base.`,
+		Example: `  sandboxbash image build ./docker my-tools:1
+  sandboxbash run --image my-tools:1 'tool --version'
+  sandboxbash image build --base ubuntu:24.04 base tools:1`,
+		Args: words(1, 2, "a directory or the word base, and perhaps a name for the image"),
 	}, func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error) {
-		return r.Build(ctx, args[0], second(args), progress)
+		opts := images.BuildOptions{Ref: second(args), Args: map[string]string{}}
+		if network := a.cfg.Build.Network; network != "engine" {
+			opts.Network = network
+		}
+		for _, kv := range a.cfg.Build.Args {
+			name, value, ok := strings.Cut(kv, "=")
+			if !ok || name == "" {
+				return engine.Image{}, misuse("write it as NAME=VALUE", "%q is no argument of a build", kv)
+			}
+			opts.Args[name] = value
+		}
+		if a.cfg.Build.Base != "" {
+			opts.Args["BASE"] = a.cfg.Build.Base
+		}
+		return r.Build(ctx, args[0], opts, progress)
 	})
+	addFlags(cmd, "build.base", "build.args", "build.network")
+	return cmd
 }
 
 func (a *app) imageRemoveCommand() *cobra.Command {

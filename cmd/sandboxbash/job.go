@@ -126,13 +126,13 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Args:    words(0, 1, "the id of a job"),
 	}
 	addFlags(cmd, "session.id", "json")
-	cmd.RunE = a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+	cmd.RunE = a.oneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
 		j, err := jobOf(ctx, s, first(args))
 		if err != nil {
 			return err
 		}
 		return a.showJob(j.Info())
-	})
+	}))
 	return cmd
 }
 
@@ -197,7 +197,7 @@ have had. The job's output is kept as run keeps it.`,
 		Args:    words(0, 1, "the id of a job"),
 	}
 	addFlags(cmd, "session.id", "artifacts.mode", "json", "quiet")
-	cmd.RunE = a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+	cmd.RunE = a.oneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
 		j, err := jobOf(ctx, s, first(args))
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ have had. The job's output is kept as run keeps it.`,
 			a.note("nobody will know that this job was waited for: " + err.Error())
 		}
 		return a.sayJob(info, out)
-	})
+	}))
 	return cmd
 }
 

@@ -28,8 +28,9 @@ type jobJSON struct {
 	Ended      time.Time        `json:"ended,omitzero"`
 	WallTimeMs int64            `json:"wallTimeMs"`
 	TimeoutMs  int64            `json:"timeoutMs,omitempty"`
-	Bytes      int64            `json:"bytes"` // of output
-	Kept       int64            `json:"kept"`  // of those, in the output file
+	Bytes      int64            `json:"bytes"`   // of output
+	Kept       int64            `json:"kept"`    // of those, in the output file
+	Receipt    *sandbox.Receipt `json:"receipt"` // null unless it has ended and its end is known
 	Output     *string          `json:"output,omitempty"`
 	Truncation *sink.Truncation `json:"truncation,omitempty"`
 }
@@ -38,7 +39,7 @@ func (a *app) newJobJSON(info sandbox.JobInfo) jobJSON {
 	j := jobJSON{
 		ID: info.ID, State: info.State, Reason: info.Reason, PID: info.PID, OutputFile: info.OutputFile, Artifact: info.Artifact,
 		Session: info.Session, Owner: info.Owner, Label: a.scrub(info.Label), Started: info.Started, Ended: info.Ended,
-		WallTimeMs: info.Elapsed.Milliseconds(), TimeoutMs: info.Timeout.Milliseconds(), Bytes: info.Bytes, Kept: info.Kept,
+		WallTimeMs: info.Elapsed.Milliseconds(), TimeoutMs: info.Timeout.Milliseconds(), Bytes: info.Bytes, Kept: info.Kept, Receipt: info.Receipt(),
 	}
 	if info.Signal != 0 {
 		j.Signal = signalName(info.Signal)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -15,36 +16,47 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// printJSON writes one document, on one line.
+// printJSON writes one document, on one line. It holds nothing that a CI runner
+// takes for a command, whatever is in v: those of GitHub begin a line or have ##
+// in them, as have those of Azure and TeamCity, and one # is written as \u0023;
+// those of GitLab have control characters.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var doc bytes.Buffer
+	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	// Only within texts: a key or a number has no #, and no escape ends with one.
+	_, err := raw(w).Write(bytes.ReplaceAll(doc.Bytes(), []byte("##"), []byte(`#\u0023`)))
+	return err
 }
 
 // resultJSON is a command's result as --json prints it. Where there is none,
 // Error is set, Reason is null, and the output is what there was so far.
 type resultJSON struct {
-	Stdout          string          `json:"stdout"`
-	Stderr          string          `json:"stderr"`
-	Reason          *exec.Reason    `json:"reason"`
-	ExitCode        *int            `json:"exitCode"` // null unless exited, signalled or oom-killed
-	Signal          string          `json:"signal,omitempty"`
-	WallTimeMs      int64           `json:"wallTimeMs"`
-	Usage           usageJSON       `json:"usage"`
-	Bytes           bytesJSON       `json:"bytes"`                     // written by the command
-	Binary          bool            `json:"binary,omitempty"`          // the text is not faithful: it has NULs, or is not UTF-8
-	Killed          string          `json:"killed,omitempty"`          // how far the kill had to go
-	LeftoversKilled bool            `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
-	Background      int             `json:"background,omitempty"`      // processes that live on
-	Session         string          `json:"session"`
-	Artifact        *artifactJSON   `json:"artifact,omitempty"`
-	Truncation      *truncationJSON `json:"truncation,omitempty"`
-	Policy          *policyJSON     `json:"policy,omitempty"` // unless it is sure that the script may run
-	Job             *jobJSON        `json:"job,omitempty"`    // that the command has become
-	PTY             *bool           `json:"pty,omitempty"`    // with --pty: whether there was a terminal to run on
-	Notes           []string        `json:"notes,omitempty"`
-	Error           *errorJSON      `json:"error,omitempty"`
+	Stdout          string       `json:"stdout"`
+	Stderr          string       `json:"stderr"`
+	Reason          *exec.Reason `json:"reason"`
+	ExitCode        *int         `json:"exitCode"` // null unless exited, signalled or oom-killed
+	Signal          string       `json:"signal,omitempty"`
+	WallTimeMs      int64        `json:"wallTimeMs"`
+	Usage           usageJSON    `json:"usage"`
+	Bytes           bytesJSON    `json:"bytes"`                     // written by the command
+	Binary          bool         `json:"binary,omitempty"`          // the text is not faithful: it has NULs, or is not UTF-8
+	Killed          string       `json:"killed,omitempty"`          // how far the kill had to go
+	LeftoversKilled bool         `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
+	Background      int          `json:"background,omitempty"`      // processes that live on
+	// Receipt is null where the command did not end, or nobody knows how.
+	Receipt    *sandbox.Receipt `json:"receipt"`
+	Session    string           `json:"session"`
+	Artifact   *artifactJSON    `json:"artifact,omitempty"`
+	Truncation *truncationJSON  `json:"truncation,omitempty"`
+	Policy     *policyJSON      `json:"policy,omitempty"` // unless it is sure that the script may run
+	Job        *jobJSON         `json:"job,omitempty"`    // that the command has become
+	PTY        *bool            `json:"pty,omitempty"`    // with --pty: whether there was a terminal to run on
+	Notes      []string         `json:"notes,omitempty"`
+	Error      *errorJSON       `json:"error,omitempty"`
 }
 
 type usageJSON struct {
@@ -53,8 +65,9 @@ type usageJSON struct {
 }
 
 type bytesJSON struct {
-	Stdout int64 `json:"stdout"`
-	Stderr int64 `json:"stderr"`
+	Stdout  int64 `json:"stdout"`
+	Stderr  int64 `json:"stderr"`
+	Dropped int64 `json:"dropped,omitempty"` // of these: not taken in time, and lost
 }
 
 type artifactJSON struct {
@@ -111,10 +124,10 @@ func newResultJSON(res sandbox.Result, err error) resultJSON {
 		j.Error = &errorJSON{Outcome: v.outcome, Cause: v.cause, Message: wordsOf(err)}
 		return j
 	}
-	j.Reason = &res.Reason
+	j.Reason, j.Receipt = &res.Reason, res.Receipt()
 	j.WallTimeMs = res.Elapsed.Milliseconds()
 	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
-	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr}
+	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr, Dropped: res.Dropped}
 	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
 	switch res.Reason { //nolint:exhaustive // the others have no exit code
 	case exec.Exited, exec.Signalled, exec.OOMKilled:

@@ -31,9 +31,9 @@ func (a *app) console() (*console, bool) {
 	if !ok || !isTerminal(in) {
 		return nil, false
 	}
-	w := a.stdout
+	w := a.rawStdout
 	if a.cfg.JSON && !isTerminal(w) {
-		w = a.stderr
+		w = a.rawStderr
 	}
 	out, ok := w.(*os.File)
 	if !ok || !isTerminal(out) {

@@ -56,19 +56,21 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration `FILE` (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
-	addFlag(root.PersistentFlags(), "engine")
+	for _, key := range []string{"engine", "ci", "log.level", "log.format"} {
+		addFlag(root.PersistentFlags(), key)
+	}
 	root.Version = cmp.Or(build().Version, "(devel)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse(fmt.Sprintf("see `%s --help`; a script that begins with - goes behind --", cmd.CommandPath()), "%v", err)
 	})
-	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.ptyCommand(), a.artifactCommand(), a.imageCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
+	root.AddCommand(a.runCommand(), a.sessionCommand(), a.jobCommand(), a.ptyCommand(), a.artifactCommand(), a.imageCommand(), a.auditCommand(), a.policyCommand(), a.planCommand(), a.serveCommand(), a.doctorCommand(), a.versionCommand(), configTopic())
 	completeChoices(root)
 	return root
 }
 
 // completeChoices offers the values of flags that have only a few.
 func completeChoices(cmd *cobra.Command) {
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		if s.Kind == config.Choice && cmd.Flags().Lookup(s.Flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(s.Flag, cobra.FixedCompletions(s.Choices, cobra.ShellCompDirectiveNoFileComp))
 		}
@@ -150,7 +152,7 @@ all output. With inject: true commands get them as a variable of that name.
 
 Keys, with their variables and flags:
 `)
-	for _, s := range config.Settings() {
+	for s := range config.Settings() {
 		fmt.Fprintf(&b, "\n  %s\n      %s", s.Key, s.Env())
 		if s.Flag != "" {
 			fmt.Fprintf(&b, ", --%s", s.Flag)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -69,6 +71,9 @@ func sessionConflict(cmd *cobra.Command, id string) error {
 // asJSON prints an error of do as the JSON object that --json promises.
 func (a *app) asJSON(cmd *cobra.Command, do func() error) error {
 	err := do()
+	if err != nil {
+		a.addReport(sandbox.Result{}, err)
+	}
 	asked, _ := cmd.Flags().GetBool("json")
 	if a.cfg != nil {
 		asked = a.cfg.JSON
@@ -79,12 +84,37 @@ func (a *app) asJSON(cmd *cobra.Command, do func() error) error {
 	return a.finish(cmd.Context(), sandbox.Result{}, err)
 }
 
+// oneObject has a command that prints one object with --json print one for its
+// error too.
+func (a *app) oneObject(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if _, said := errors.AsType[statusError](err); err == nil || said || a.cfg == nil || !a.cfg.JSON {
+			return err
+		}
+		v := judge(err)
+		j := struct {
+			Error errorJSON `json:"error"`
+			Notes []string  `json:"notes,omitempty"`
+		}{errorJSON{Outcome: v.outcome, Cause: v.cause, Message: a.scrub(wordsOf(err))}, a.takeNotes()}
+		if err := printJSON(a.stdout, j); err != nil {
+			return err
+		}
+		return statusOf(v.status)
+	}
+}
+
 // runScript runs a script in a session, or in one of its own if id is "".
 func (a *app) runScript(ctx context.Context, id string, args []string) error {
+	if err := a.checkReports(); err != nil {
+		a.reported = true // as far as can be
+		return err
+	}
 	script, rest, err := a.script(ctx, args)
 	if err != nil {
 		return err
 	}
+	a.ran = script
 	if err := a.secrets(ctx); err != nil {
 		return err
 	}
@@ -102,6 +132,9 @@ func (a *app) runScript(ctx context.Context, id string, args []string) error {
 		if a.cfg.PTY.Ask {
 			return misuse("leave out one of them", "a job has no terminal (--pty)")
 		}
+	}
+	if err := a.previewConflict(); err != nil {
+		return err
 	}
 	if err := a.admit(command); err != nil {
 		return err
@@ -134,6 +167,9 @@ func (a *app) admit(command sandbox.Command) error {
 		return err
 	}
 	if d := a.rules.Check(policy.Input{Script: command.Script}); d.Blocked {
+		if o := a.observer(); o != nil {
+			o.Note(sandbox.Denial(a.cfg.Session.ID, command, d, a.masks))
+		}
 		return &policy.Denial{Decision: d}
 	}
 	return nil
@@ -155,7 +191,9 @@ func (a *app) runIn(ctx context.Context, session *sandbox.Session, release func(
 	run, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stderr := a.stderr
-	if !a.cfg.JSON {
+	if a.cfg.Run.Preview {
+		command.Output.Streams = sink.Merged
+	} else if !a.cfg.JSON {
 		broken := func() { end(errBrokenPipe) }
 		out, errs := a.newLive(run, a.stdout, broken), a.newLive(run, a.stderr, broken)
 		defer errs.close()
@@ -172,8 +210,18 @@ func (a *app) runIn(ctx context.Context, session *sandbox.Session, release func(
 	}
 	res, err := session.Run(run, command)
 	release()
+	if a.cfg.Run.Preview && err == nil {
+		fmt.Fprint(a.stdout, a.preview(command, res))
+	}
 	return a.finish(ctx, res, err)
 }
+
+// openSlack is how long after a command's timeout its session may still be looked
+// for: the call is to end 5 s after it at most.
+const openSlack = 4 * time.Second
+
+var errNoEngine = &engine.Error{Op: "open the session", Kind: engine.ErrUnreachable, Err: fmt.Errorf(
+	"the engine does not answer before the command's time is over: %w", context.DeadlineExceeded)}
 
 // sessionFor opens the session, or starts one that release stops.
 func (a *app) sessionFor(ctx context.Context, id string) (*sandbox.Session, func(), error) {
@@ -187,12 +235,18 @@ func (a *app) sessionFor(ctx context.Context, id string) (*sandbox.Session, func
 		}
 		spec.Lease = sandbox.DefaultLease
 	}
-	sessions, err := a.sessions(ctx, progress.show)
+	opening := ctx
+	if id != "" && a.cfg.Timeout > 0 {
+		var cancel context.CancelFunc
+		opening, cancel = context.WithTimeoutCause(ctx, a.cfg.Timeout+openSlack, errNoEngine)
+		defer cancel()
+	}
+	sessions, err := a.sessions(opening, progress.show)
 	if err != nil {
 		return nil, nil, err
 	}
 	if id != "" {
-		s, err := sessions.Open(ctx, id)
+		s, err := sessions.Open(opening, id)
 		return s, func() { _ = sessions.Close(context.WithoutCancel(ctx)) }, err
 	}
 	collected := a.collect()
@@ -231,11 +285,16 @@ func someOf(names []string) string {
 
 // outputOptions says what is kept of a command's output.
 func (a *app) outputOptions() sink.Options {
-	modes := map[string]sink.ArtifactMode{"overflow": sink.OnOverflow, "always": sink.Always, "never": sink.Never}
 	return sink.Options{
-		Window: sink.Tail(int(a.cfg.Output.Window)), Limit: a.cfg.Output.Limit, Artifact: modes[a.cfg.Artifacts.Mode],
+		Window: sink.Tail(int(a.cfg.Output.Window)), Limit: a.cfg.Output.Limit, Artifact: a.artifactMode(),
 		Text: sink.Text{Return: sink.RewindReturn, Invisible: sink.ShowInvisible},
 	}
+}
+
+// artifactMode says when a command's output is kept.
+func (a *app) artifactMode() sink.ArtifactMode {
+	modes := map[string]sink.ArtifactMode{"overflow": sink.OnOverflow, "always": sink.Always, "never": sink.Never}
+	return modes[a.cfg.Artifacts.Mode]
 }
 
 // finish reports a result or an error, and returns what to exit with.
@@ -247,6 +306,7 @@ func (a *app) finish(ctx context.Context, res sandbox.Result, err error) error {
 	if err != nil {
 		status = judge(err).status
 	}
+	a.addReport(res, err)
 	if a.cfg == nil || a.cfg.JSON {
 		j := newResultJSON(res, err)
 		if res.Job != nil {

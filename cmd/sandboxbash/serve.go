@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -23,7 +22,7 @@ import (
 )
 
 // serveFlags are those of both servers.
-var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "grace", "artifacts.mode", "serve.log", "quiet"}
+var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
 
 func (a *app) serveCommand() *cobra.Command {
 	c := family("serve", "Offer the bash tool to programs that run agents",
@@ -54,7 +53,7 @@ described in docs/rpc.md.`,
 		if err != nil {
 			return err
 		}
-		err = serve.RPC(ctx, o, a.stdin, a.stdout)
+		err = serve.RPC(ctx, o, a.stdin, raw(a.stdout))
 		return errors.Join(err, host.close())
 	})
 	return cmd
@@ -98,7 +97,7 @@ func (a *app) serveMCP(ctx context.Context) error {
 			if listener != nil {
 				err = m.HTTP(ctx, listener, h)
 			} else {
-				err = m.Serve(ctx, a.stdin, a.stdout)
+				err = m.Serve(ctx, a.stdin, raw(a.stdout))
 				m.Close()
 			}
 		}
@@ -193,6 +192,9 @@ func (a *app) server(ctx context.Context) (serve.Options, *serveHost, error) {
 	if _, err := a.agentPolicy(contract, a.cfg.Agent.ToolNames); err != nil { // also tells what is left out
 		return serve.Options{}, nil, err
 	}
+	if err := a.serveMetrics(ctx); err != nil {
+		return serve.Options{}, nil, err
+	}
 	host, err := a.newServeHost(settings, spec)
 	if err != nil {
 		return serve.Options{}, nil, err
@@ -246,20 +248,4 @@ func (a *app) agentFindings() []finding {
 		return []finding{warn("agent", "the interceptor is on, and over MCP nobody says which tools the agent has: none of its rules applies there", "name them in agent.toolNames")}
 	}
 	return nil
-}
-
-// log is the log of commands, or nil. What is secret is masked in it.
-func (a *app) log() *slog.Logger {
-	if !a.cfg.Serve.Log {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(scrubbed{a}, nil))
-}
-
-type scrubbed struct{ app *app }
-
-// Write implements io.Writer. A record is one write.
-func (s scrubbed) Write(p []byte) (int, error) {
-	_, err := io.WriteString(s.app.stderr, s.app.scrub(string(p)))
-	return len(p), err
 }

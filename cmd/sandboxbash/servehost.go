@@ -142,7 +142,7 @@ func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store,
 		}
 	}
 	h.store = store
-	h.engine = sandbox.New(h.app.docker, r, sandbox.Options{
+	h.engine = h.app.observed(h.app.docker, r, sandbox.Options{
 		Secrets: h.app.masks, Artifacts: store, Grace: h.app.cfg.Grace,
 		Ahead: h.app.cfg.Session.Ahead, Warm: h.app.cfg.Session.Warm,
 	})
@@ -216,6 +216,12 @@ func (h *serveHost) box(ctx context.Context, engine *sandbox.Engine, r serve.Ses
 		return engine.Open(ctx, r.Attach)
 	}
 	spec, err := shaped(h.spec, r.Shape)
+	if err == nil && r.Shape.Workspace != "" { // the server's own was looked at before
+		err = h.app.ciWorkspace(spec.Workspace)
+	}
+	if refused, ok := errors.AsType[*usageError](err); ok {
+		err = &sandbox.InputError{Field: "workspace", Text: "workspace: " + refused.text + "\n  " + refused.todo}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +285,7 @@ func (h *serveHost) options(box *sandbox.Session, store *sink.Store, rules tool.
 		URLs: urls, Policy: rules, Owner: agentOwner,
 		Prefix: cmp.Or(a.cfg.Agent.Prefix, a.getenv("PI_SHELL_PREFIX"), a.getenv("CLAUDE_CODE_SHELL_PREFIX")),
 		RC:     h.rc, Env: a.commandEnv(), Client: r.Terminal, Secrets: a.masks, Log: a.log(),
+		Artifacts: a.artifactMode(),
 	}
 }
 

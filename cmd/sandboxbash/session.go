@@ -174,7 +174,7 @@ func (a *app) showCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSessions,
 	}
 	addFlags(cmd, "json")
-	cmd.RunE = a.asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	cmd.RunE = a.oneObject(a.asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		s, err := sessions.Show(ctx, args[0])
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func (a *app) showCommand() *cobra.Command {
 			return printJSON(a.stdout, s)
 		}
 		return a.describe(s)
-	})
+	}))
 	return cmd
 }
 

@@ -17,6 +17,9 @@ import (
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
+	if d, ok := w.(*sink.Defused); ok {
+		w = d.Unwrap()
+	}
 	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
@@ -167,7 +170,7 @@ func mayBlock(f *os.File) bool {
 }
 
 // live is a stream of this process as a command's output goes to it: made safe
-// for a terminal, byte by byte for everything else.
+// for a terminal, guarded in a CI job, byte by byte for everything else.
 type live struct {
 	io.Writer
 	close func()
@@ -175,13 +178,21 @@ type live struct {
 
 // newLive makes the way to w. Its close must be called when the run has ended.
 func (a *app) newLive(ctx context.Context, w io.Writer, broken func()) live {
-	g, closeGate := newGate(ctx, w, a.cfg.Timeout, broken)
-	if !isTerminal(w) {
-		return live{g, closeGate}
+	g, closeGate := newGate(ctx, raw(w), a.cfg.Timeout, broken)
+	out := live{g, closeGate}
+	if log, ok := w.(*sink.Defused); ok {
+		guarded := log.With(g)
+		out = live{guarded, func() {
+			_ = guarded.Close() // while the gate still bounds it
+			closeGate()
+		}}
 	}
-	safe := sink.NewSafeText(g, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, a.masks)
+	if !isTerminal(w) {
+		return out
+	}
+	safe := sink.NewSafeText(out, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, a.masks)
 	return live{safe, func() {
 		_ = safe.Close()
-		closeGate()
+		out.close()
 	}}
 }

@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/images"
 )
 
 // version is set by the linker in releases; otherwise the module's is taken.
@@ -23,6 +28,8 @@ type versionJSON struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Protocol int    `json:"protocol"` // between host and runner
+
+	Runners map[string]string `json:"runners"` // SHA-256 of those that are embedded, by architecture
 }
 
 func build() versionJSON {
@@ -52,6 +59,10 @@ func (a *app) versionCommand() *cobra.Command {
 	addFlags(cmd, "json")
 	cmd.RunE = a.does(func(context.Context, []string) error {
 		v := build()
+		var err error
+		if v.Runners, err = images.RunnerDigests(); err != nil {
+			return err
+		}
 		if a.cfg.JSON {
 			return printJSON(a.stdout, v)
 		}
@@ -59,8 +70,13 @@ func (a *app) versionCommand() *cobra.Command {
 		if v.Modified {
 			commit += " (modified)"
 		}
-		_, err := fmt.Fprintf(a.stdout, "sandboxbash %s\ncommit    %s\ngo        %s %s\nprotocol  %d\n",
+		var b strings.Builder
+		fmt.Fprintf(&b, "sandboxbash %s\ncommit    %s\ngo        %s %s\nprotocol  %d\n",
 			cmp.Or(v.Version, "(devel)"), commit, v.Go, v.Platform, v.Protocol)
+		for _, arch := range slices.Sorted(maps.Keys(v.Runners)) {
+			fmt.Fprintf(&b, "runner    linux/%s sha256:%s\n", arch, v.Runners[arch])
+		}
+		_, err = io.WriteString(a.stdout, b.String())
 		return err
 	})
 	return cmd

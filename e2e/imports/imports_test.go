@@ -36,6 +36,10 @@ var mayImport = map[string][]string{
 	"policy":      {"engine"},
 	"sink":        {"engine"},
 
+	// What is kept and told of what happens. The command line fills it in.
+	"audit":     {},
+	"telemetry": {},
+
 	// Each composes what stands below it.
 	"sandbox": {"engine", "exec", "exec/screen", "exec/wire", "images", "policy", "sink"},
 	"tool":    {"engine", "exec", "exec/screen", "policy", "sandbox", "sink"},
@@ -43,18 +47,24 @@ var mayImport = map[string][]string{
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours beside hostile code.
-	"cmd/sandboxbash":        {"config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "tool"},
+	"cmd/sandboxbash":        {"audit", "config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "telemetry", "tool"},
 	"cmd/sandboxbash-runner": {"exec/wire"},
 	"images/packrunner":      {},
 
 	// The test of the documents.
 	"docs": {},
 
+	// The conformance kit asks any tool from outside; ours is one of them.
+	"conformance": {},
+
 	// Black-box tests import nothing of ours but their own helpers. The benchmark is a program that
 	// uses the library as its users do, and Docker's client as its rival.
-	"e2e":              {"e2e/probe/expect"},
+	"e2e":              {"e2e/engines", "e2e/faultproxy", "e2e/probe/expect"},
+	"e2e/engines":      {},
+	"e2e/faultproxy":   {},
 	"e2e/imports":      {},
 	"e2e/probe":        {"e2e/probe/expect"},
+	"e2e/soak":         {"e2e/engines", "e2e/faultproxy"},
 	"e2e/probe/expect": {},
 	"e2e/bench":        {"engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
 }

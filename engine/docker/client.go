@@ -97,23 +97,45 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	if err := sockets.ConfigureTransport(tr, u.Scheme, u.Host); err != nil {
 		return nil, invalid(op, "%w (%s)", err, end.source)
 	}
+	inner := &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}
 	api, err := client.NewClientWithOpts(
-		client.WithHTTPClient(&http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}),
+		client.WithHTTPClient(inner),
 		client.WithHost(end.host),
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
 		return nil, invalid(op, "%w (%s)", err, end.source)
 	}
+	inner.Transport = answers{inner.Transport} // the options take no other than an http.Transport
 	c := &Client{
-		api: api, transport: tr, http: &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect},
+		api: api, transport: tr, http: &http.Client{Transport: answers{tr}, CheckRedirect: client.CheckRedirect},
 		url: u, address: end.host, configDir: configDir(opts),
 	}
 	if err := c.negotiate(ctx, op, opts.getenv("DOCKER_API_VERSION")); err != nil {
 		_ = c.Close()
-		return nil, err
+		return nil, behindProxy(tr, u, err)
 	}
 	return c, nil
+}
+
+// behindProxy names the proxy that stood between us and an engine: Docker's
+// client obeys the environment's on TCP, and tells only of the engine.
+func behindProxy(tr *http.Transport, engineURL *url.URL, err error) error {
+	if tr.Proxy == nil {
+		return err
+	}
+	to := &url.URL{Scheme: "http", Host: engineURL.Host}
+	if tr.TLSClientConfig != nil {
+		to.Scheme = "https"
+	}
+	proxy, wrong := tr.Proxy(&http.Request{URL: to})
+	switch {
+	case wrong != nil:
+		return fmt.Errorf("%w (%s_PROXY of the environment: %w)", err, strings.ToUpper(to.Scheme), wrong)
+	case proxy == nil:
+		return err
+	}
+	return fmt.Errorf("through the proxy %s that the environment names (NO_PROXY=%s goes around it): %w", proxy.Redacted(), to.Hostname(), err)
 }
 
 // negotiate settles the API version. A version that the user asks for must be
@@ -191,6 +213,7 @@ func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 		SecurityOpts:   info.SecurityOptions,
 		Unenforced:     unenforced(info),
 		Warnings:       info.Warnings,
+		PlainTmpfs:     product(version) == "podman",
 	}
 	for name := range info.Runtimes {
 		out.Runtimes = append(out.Runtimes, name)
@@ -219,6 +242,10 @@ func runcVersion(v types.Version, info system.Info) string {
 	for _, part := range v.Components {
 		if part.Name == "runc" && part.Version != "" {
 			return part.Version
+		}
+		// Podman has what `runc --version` prints, whole.
+		if number, ok := strings.CutPrefix(part.Version, "runc version "); ok && part.Name == "OCI Runtime (runc)" {
+			return strings.Fields(number + " -")[0]
 		}
 	}
 	return info.RuncCommit.ID

@@ -21,21 +21,29 @@ import (
 // had to say against it: a warning usually means that a limit was dropped.
 // Nothing that the image configures takes effect, its LABEL apart: the engine
 // merges those in, so a caller sets every label that it will trust.
+// It does not return before the engine has answered, unless ctx ended 4 s ago.
+// After any error but ErrConflict there may be a container of that name.
 func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (engine.ContainerID, []string, error) {
 	op := "create container " + want.Name
 	image, err := ask(ctx, op, func(ctx context.Context) (imageDefaults, error) { return c.defaults(ctx, want.Image) })
 	if err != nil {
 		return "", nil, err
 	}
-	if image.podman, err = c.isPodmanFor(ctx, image); err != nil {
+	if image.podman, err = c.isPodman(ctx); err != nil {
 		return "", nil, err
 	}
 	cfg, host, err := translate(op, want, image)
 	if err != nil {
 		return "", nil, err
 	}
-	ctx, cancel := bounded(ctx)
+	if ctx.Err() != nil {
+		return "", nil, fail(ctx, op, context.Cause(ctx))
+	}
+	ctx, cancel := making(ctx)
 	defer cancel()
+	if image.podman {
+		return c.createOnPodman(ctx, op, want.Name, cfg, host)
+	}
 	made, err := c.api.ContainerCreate(ctx, cfg, host, &network.NetworkingConfig{}, nil, want.Name)
 	if err != nil {
 		return "", nil, fail(ctx, op, err)
@@ -65,14 +73,6 @@ func (c *Client) defaults(ctx context.Context, id engine.ImageID) (imageDefaults
 	}
 	slices.Sort(out.volumes)
 	return out, nil
-}
-
-// isPodmanFor asks only when the answer matters.
-func (c *Client) isPodmanFor(ctx context.Context, image imageDefaults) (bool, error) {
-	if len(image.env) == 0 {
-		return false, nil
-	}
-	return c.isPodman(ctx)
 }
 
 // StartContainer starts a container. One that runs already is no error.

@@ -28,6 +28,26 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, callTimeout, errSlow)
 }
 
+// makeGrace is how long a call that makes something is waited for after its caller
+// has given up: an engine goes on with it, and what nobody waits for cannot be
+// taken away again.
+const makeGrace = 4 * time.Second
+
+// making is bounded for a call that makes something.
+func making(ctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, cancel := bounded(context.WithoutCancel(ctx))
+	lasting, cut := context.WithCancelCause(lasting)
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(makeGrace, func() { cut(context.Cause(ctx)) })
+		context.AfterFunc(lasting, func() { late.Stop() })
+	})
+	return lasting, func() {
+		stop()
+		cut(nil)
+		cancel()
+	}
+}
+
 // fail turns an error of the Docker client into an *engine.Error. What kind it
 // is follows from the status of the response or the type of the error, never
 // from its text.

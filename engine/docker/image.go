@@ -168,7 +168,11 @@ func (c *Client) BuildImage(ctx context.Context, contextTar io.Reader, want engi
 	op := "build image " + want.Ref
 	opts := build.ImageBuildOptions{
 		Version: build.BuilderV1, Dockerfile: want.Dockerfile, Labels: want.Labels,
+		NetworkMode: want.Network, BuildArgs: map[string]*string{},
 		Remove: true, ForceRemove: true, AuthConfigs: c.allCredentials(),
+	}
+	for name, value := range want.Args {
+		opts.BuildArgs[name] = &value
 	}
 	if want.Ref != "" {
 		opts.Tags = []string{want.Ref}

@@ -46,7 +46,7 @@ func translate(op string, want engine.Container, image imageDefaults) (*containe
 		Cmd:         []string{},
 		Labels:      want.Labels,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
-		StopSignal:  "SIGKILL",
+		StopSignal:  "SIGTERM", // PID 1 ends at once, and its exit code says that it was stopped
 	}
 	off := false
 	host := &container.HostConfig{
@@ -85,6 +85,11 @@ func translate(op string, want engine.Container, image imageDefaults) (*containe
 		return nil, nil, err
 	}
 	shadow(host, image.volumes)
+	if image.podman {
+		if err := forPodman(op, host); err != nil {
+			return nil, nil, err
+		}
+	}
 	return cfg, host, nil
 }
 

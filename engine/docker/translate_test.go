@@ -1,10 +1,7 @@
 package docker
 
 import (
-	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,23 +47,7 @@ func TestTranslateGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.MarshalIndent(map[string]any{"Config": cfg, "HostConfig": host}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden := filepath.Join("testdata", "create.json")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, append(text, '\n'), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)+"\n"); diff != "" {
-		t.Errorf("translate() differs from %s (UPDATE_GOLDEN=1 rewrites it):\n%s", golden, diff)
-	}
+	compareGolden(t, "create.json", map[string]any{"Config": cfg, "HostConfig": host})
 }
 
 func TestTranslatePodmanEnvironment(t *testing.T) {

@@ -14,13 +14,24 @@ import (
 // CreateVolume creates a volume of the engine's local driver. If there is one of
 // that name already, the engine keeps that as it is and this is no error; Volume
 // tells whose it is.
+// It does not return before the engine has answered, unless ctx ended 4 s ago.
 func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
-	ctx, cancel := bounded(ctx)
+	op := "create volume " + want.Name
+	podman, err := c.isPodman(ctx)
+	if err != nil {
+		return err
+	}
+	options := want.Options
+	if podman {
+		options = volumeForPodman(want)
+	}
+	if ctx.Err() != nil {
+		return fail(ctx, op, context.Cause(ctx))
+	}
+	ctx, cancel := making(ctx)
 	defer cancel()
-	_, err := c.api.VolumeCreate(ctx, volume.CreateOptions{
-		Name: want.Name, Driver: "local", DriverOpts: want.Options, Labels: want.Labels,
-	})
-	return fail(ctx, "create volume "+want.Name, err)
+	_, err = c.api.VolumeCreate(ctx, volume.CreateOptions{Name: want.Name, Driver: "local", DriverOpts: options, Labels: want.Labels})
+	return fail(ctx, op, err)
 }
 
 // Volume finds a volume by its name.

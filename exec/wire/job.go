@@ -76,22 +76,24 @@ type JobStart struct {
 
 // JobEnd is a runner's record of a job that has ended.
 type JobEnd struct {
-	ID      string
-	Tag     string
-	Ending  Ending
-	Code    int
-	Signal  int
-	Rung    Rung
-	OOM     bool
-	Left    uint64
-	CPU     time.Duration
-	MaxRSS  uint64
-	Elapsed time.Duration
-	Ended   time.Time
-	Clock   time.Duration // since the machine's boot: for measuring what came later
-	Written uint64        // bytes of output
-	Kept    uint64        // bytes of those that are in the file: the first
-	Full    bool          // the rest is missing because there was no room on the disk
+	ID     string
+	Tag    string
+	Ending Ending
+	Code   int
+	Signal int
+	Rung   Rung
+	OOM    bool
+	Left   uint64
+	CPU    time.Duration
+	MaxRSS uint64
+	// Processes is as in an Exit.
+	Processes uint64
+	Elapsed   time.Duration
+	Ended     time.Time
+	Clock     time.Duration // since the machine's boot: for measuring what came later
+	Written   uint64        // bytes of output
+	Kept      uint64        // bytes of those that are in the file: the first
+	Full      bool          // the rest is missing because there was no room on the disk
 }
 
 // MaxRecord bounds a sealed record in bytes.
@@ -170,6 +172,7 @@ func (m JobEnd) Seal(key []byte) []byte {
 	e.uint(m.Left)
 	e.int(int(m.CPU))
 	e.uint(m.MaxRSS)
+	e.uint(m.Processes)
 	e.int(int(m.Elapsed))
 	e.time(m.Ended)
 	e.int(int(m.Clock))
@@ -202,7 +205,7 @@ func parseJobEnd(body []byte) (JobEnd, error) {
 	d := decoder{b: body}
 	m := JobEnd{
 		ID: d.string(), Tag: d.string(), Ending: Ending(d.uint()), Code: d.int(), Signal: d.int(), Rung: Rung(d.uint()),
-		OOM: d.bool(), Left: d.uint(), CPU: d.duration(), MaxRSS: d.uint(), Elapsed: d.duration(), Ended: d.time(),
+		OOM: d.bool(), Left: d.uint(), CPU: d.duration(), MaxRSS: d.uint(), Processes: d.uint(), Elapsed: d.duration(), Ended: d.time(),
 		Clock: d.duration(), Written: d.uint(), Kept: d.uint(), Full: d.bool(),
 	}
 	return m, d.end()

@@ -15,7 +15,7 @@ var (
 	testJob   = Job{Tag: "t", Owner: "o", Label: "make \xff", Timeout: time.Hour, Grace: time.Second, Cap: 1 << 30, Most: 15, Keep: JobKeep{Known: 1, Unknown: 2}, Key: testKey}
 	testStart = JobStart{ID: "bg_1", Tag: "t", Owner: "o", Label: "make", PID: 7, Runner: 5, Started: time.Unix(1, 2).UTC(), Timeout: time.Hour}
 	testEnd   = JobEnd{
-		ID: "bg_1", Tag: "t", Ending: EndedTimeout, Code: 3, Signal: 9, Rung: RungKill, OOM: true, Left: 2, CPU: 5, MaxRSS: 6,
+		ID: "bg_1", Tag: "t", Ending: EndedTimeout, Code: 3, Signal: 9, Rung: RungKill, OOM: true, Left: 2, CPU: 5, MaxRSS: 6, Processes: 7,
 		Elapsed: time.Minute, Ended: time.Unix(3, 4).UTC(), Clock: 8, Written: 10, Kept: 9, Full: true,
 	}
 )

@@ -83,9 +83,14 @@ type Exit struct {
 	OOM    bool   // the container's count of OOM kills rose meanwhile
 	Left   uint64 // processes of the command that live on
 	// CPU is user and system time of the leader and of every descendant that
-	// has been waited for. MaxRSS is the largest of one process, in bytes.
+	// has been waited for. MaxRSS is the largest of one process, in bytes; the
+	// kernel counts that of the runner for a process that has just been forked.
 	CPU    time.Duration
 	MaxRSS uint64
+	// Processes is how many processes and threads have begun in the session from
+	// the start to the end: those of the command, and of whatever else ran there.
+	// 0 if the kernel does not tell.
+	Processes uint64
 	// Stdout and Stderr count the bytes sent for this command.
 	Stdout uint64
 	Stderr uint64
@@ -344,6 +349,7 @@ func (m Exit) Append(dst []byte) []byte {
 	e.uint(m.Left)
 	e.int(int(m.CPU))
 	e.uint(m.MaxRSS)
+	e.uint(m.Processes)
 	e.uint(m.Stdout)
 	e.uint(m.Stderr)
 	return e.b
@@ -355,7 +361,7 @@ func ParseExit(b []byte) (Exit, error) {
 	m := Exit{
 		Seq: d.uint(), Code: d.int(), Signal: d.int(), Rung: Rung(d.uint()),
 		OOM: d.bool(), Left: d.uint(), CPU: d.duration(), MaxRSS: d.uint(),
-		Stdout: d.uint(), Stderr: d.uint(),
+		Processes: d.uint(), Stdout: d.uint(), Stderr: d.uint(),
 	}
 	return m, d.end()
 }

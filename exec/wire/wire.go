@@ -25,7 +25,7 @@ import (
 // Version is the version of this protocol. Host and runner must agree exactly:
 // both are built from one tree, and a session is never older than its host's
 // runner image.
-const Version = 2
+const Version = 3
 
 // Magic begins every Hello, so that a stream that is not a runner's is noticed
 // at its first frame.
@@ -44,6 +44,13 @@ const (
 	// the script and as much again as execve accepts of arguments and
 	// environment, rounded up.
 	MaxRequest = MaxScript + 6<<20
+)
+
+// Exit codes of a session's PID 1 that ends for a reason of its own. No engine
+// makes them up for one that was killed, or whose end it has missed.
+const (
+	ExitLeaseOver = 75  // EX_TEMPFAIL, sysexits(3): nobody has asked anything of it for so long
+	ExitStopped   = 143 // 128+SIGTERM: somebody has told it to end
 )
 
 // Type says what a frame is.

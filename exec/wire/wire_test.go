@@ -37,7 +37,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 	if got, err := ParseTaken(taken.Append(nil)); got != taken || err != nil {
 		t.Errorf("ParseTaken(%+v) = %+v, %v; want the same, nil", taken, got, err)
 	}
-	exit := Exit{Seq: 2, Code: 255, Signal: 9, Rung: RungStuck, OOM: true, Left: 3, CPU: time.Hour, MaxRSS: 1 << 50, Stdout: 5, Stderr: 6}
+	exit := Exit{Seq: 2, Code: 255, Signal: 9, Rung: RungStuck, OOM: true, Left: 3, CPU: time.Hour, MaxRSS: 1 << 50, Processes: 1 << 40, Stdout: 5, Stderr: 6}
 	if got, err := ParseExit(exit.Append(nil)); got != exit || err != nil {
 		t.Errorf("ParseExit(%+v) = %+v, %v; want the same, nil", exit, got, err)
 	}

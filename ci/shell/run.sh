@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs a script nobody trusts, from any CI whose jobs are shell scripts (Jenkins,
+# Buildkite, a cron job). See docs/ci.md.
+#
+#   ci/shell/run.sh 'make test'
+#   SANDBOXBASH_TIMEOUT=20m SANDBOXBASH_REPORT_JUNIT=junit.xml ci/shell/run.sh 'make test'
+#
+# Every SANDBOXBASH_ variable is a setting. The exit status is the script's own, or
+# one of those that README.md lists.
+set -eu
+
+: "${SANDBOXBASH:=sandboxbash}" # the program
+: "${SANDBOXBASH_WORKSPACE:=copy:.}"
+export SANDBOXBASH_WORKSPACE
+
+run=
+cleanup() {
+	status=$?
+	trap - EXIT INT TERM HUP
+	if [ -n "$run" ]; then # a cancelled job: it ends its session itself
+		kill -TERM "$run" 2>/dev/null || :
+		wait "$run" || :
+	fi
+	"$SANDBOXBASH" session reap || :
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# In the background, so that a signal to this shell is heeded at once.
+"$SANDBOXBASH" run -- "$@" &
+run=$!
+status=0
+wait "$run" || status=$?
+run=
+exit "$status"

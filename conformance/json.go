@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// decode replaces what a tool has printed as JSON by what it means.
+func (j JSON) decode(a answer) answer {
+	var v any
+	if err := json.Unmarshal(a.stdout, &v); err != nil {
+		a.problem = fmt.Errorf("the tool has not printed one JSON value: %w: %s", err, a.seen())
+		return a
+	}
+	a.reason = text(v, j.Reason)
+	a.stdout, a.stderr = []byte(text(v, j.Stdout)), append(a.stderr, text(v, j.Stderr)...)
+	a.size = int64(len(a.stdout))
+	if code, err := strconv.Atoi(text(v, j.Code)); err == nil {
+		a.code = code
+	}
+	return a
+}
+
+// text is what a path leads to; "" for nothing.
+func text(v any, path string) string {
+	for key := range strings.SplitSeq(strings.TrimPrefix(path, "."), ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return ""
+		}
+		v = m[key]
+	}
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}

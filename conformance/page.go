@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report is what all targets came to.
+type Report struct {
+	Begin   time.Time
+	Groups  []Group
+	Columns []Column
+}
+
+// Column is one target's.
+type Column struct {
+	Target   *Target           `json:"target"`
+	Versions []string          `json:"versions"`
+	Results  map[string]Result `json:"results"`
+}
+
+// sum counts the outcomes.
+func (c Column) sum() string {
+	n := make(map[Outcome]int)
+	for _, r := range c.Results {
+		n[r.Outcome]++
+	}
+	return fmt.Sprintf("%d pass, %d fail, %d not offered, %d cannot be asked, %d not run", n[Pass], n[Fail], n[NotOffered], n[CannotAsk], n[NotRun])
+}
+
+// wrong are the scenarios that have failed and are not known; strictly, all that have not passed and are
+// neither known nor left out because they are slow.
+func (c Column) wrong(strict bool) []string {
+	var ids []string
+	for _, id := range sortedKeys(c.Results) {
+		_, known := c.Target.Known[id]
+		r := c.Results[id]
+		left := r.Outcome == Pass || r.Outcome == NotRun && r.Detail == leftOut
+		if !known && (r.Outcome == Fail || strict && !left) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// asked reports whether the target has been asked anything at all.
+func (c Column) asked() bool {
+	for _, r := range c.Results {
+		if r.Outcome != NotRun {
+			return true
+		}
+	}
+	return false
+}
+
+// versions are the first lines that the target's commands for it print.
+func (t *Target) versions(ctx context.Context) []string {
+	var lines []string
+	for _, template := range t.Versions {
+		argv, err := t.expand(template, nil, nil)
+		if err != nil {
+			continue
+		}
+		a := do(ctx, call{argv: argv, environ: t.Environ, bound: housekeeping})
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(a.stdout)), "\n"); a.problem == nil && line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// cell is how a table shows an outcome.
+func (c Column) cell(id string) string {
+	switch c.Results[id].Outcome {
+	case Pass:
+		return "yes"
+	case Fail:
+		return "**no**"
+	case NotOffered:
+		return "–"
+	case CannotAsk:
+		return "?"
+	case NotRun:
+	}
+	return "not run"
+}
+
+// Page is the report in Markdown.
+func (r Report) Page(ctx context.Context) string {
+	var b strings.Builder
+	b.WriteString("# Conformance\n\nWritten by `make conformance`. What a bash tool should do, asked of this one and of others by the same\n" +
+		"program: [how to ask another tool](../conformance/README.md).\n\n")
+	fmt.Fprintf(&b, "- date: %s\n- machine: %s\n\n", r.Begin.UTC().Format(time.DateOnly), machine(ctx))
+	b.WriteString("| target | what it is | versions | result |\n|---|---|---|---|\n")
+	for _, c := range r.Columns {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Target.Title, oneLine(c.Target.About), oneLine(strings.Join(c.Versions, "; ")), c.sum())
+	}
+	b.WriteString("\nA scenario passes or fails as a whole. **no**: the tool offers it, and does it wrong. `–`: it does not offer it,\n" +
+		"and so has not failed; whoever needs it does not have it. `?`: it cannot be asked here.\n")
+	for _, g := range r.Groups {
+		r.table(&b, g)
+	}
+	b.WriteString("\n## What was seen\n")
+	for _, c := range r.Columns {
+		r.seen(&b, c)
+	}
+	return b.String()
+}
+
+func (r Report) table(b *strings.Builder, g Group) {
+	fmt.Fprintf(b, "\n## %s\n\n|  | a good tool: |", g.Title)
+	for _, c := range r.Columns {
+		fmt.Fprintf(b, " %s |", c.Target.Title)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(r.Columns)) + "\n")
+	for _, s := range g.Scenarios {
+		fmt.Fprintf(b, "| %s | %s |", s.ID, oneLine(s.Title))
+		for _, c := range r.Columns {
+			fmt.Fprintf(b, " %s |", c.cell(s.ID))
+		}
+		b.WriteString("\n")
+	}
+	if len(g.NotAsked) > 0 {
+		b.WriteString("\nNot asked of any:\n\n")
+	}
+	for _, n := range g.NotAsked {
+		fmt.Fprintf(b, "- %s, %s: %s.\n", n.ID, n.Title, n.Reason)
+	}
+}
+
+// seen tells what each outcome but a pass was about, those with one text together.
+func (r Report) seen(b *strings.Builder, c Column) {
+	fmt.Fprintf(b, "\n### %s\n\n", c.Target.Title)
+	details := make(map[string][]string) // ids by what is said of them
+	var order []string
+	add := func(text, id string) {
+		if details[text] == nil {
+			order = append(order, text)
+		}
+		details[text] = append(details[text], id)
+	}
+	for _, o := range []Outcome{Fail, NotOffered, CannotAsk, NotRun} {
+		for _, g := range r.Groups {
+			for _, s := range g.Scenarios {
+				if res := c.Results[s.ID]; res.Outcome == o {
+					add(c.told(res), s.ID)
+				}
+			}
+		}
+	}
+	if len(order) == 0 {
+		b.WriteString("All of it passes.\n")
+	}
+	for _, text := range order {
+		fmt.Fprintf(b, "- %s %s\n", strings.Join(details[text], ", "), text)
+	}
+}
+
+func (c Column) told(r Result) string {
+	text := string(r.Outcome) + ": " + code(r.Detail)
+	if r.Outcome != Fail {
+		text = string(r.Outcome) + ": " + oneLine(r.Detail)
+	}
+	if seen, ok := strings.CutPrefix(r.Detail, c.Target.Unclaimed[r.ID]+askedAnyway); ok && r.Outcome == NotOffered {
+		text = string(r.Outcome) + ": " + c.Target.Unclaimed[r.ID] + askedAnyway + code(seen)
+	}
+	if why := c.Target.Known[r.ID]; why != "" {
+		text += " – " + why
+	}
+	return text
+}
+
+// code quotes what a tool has printed, so that Markdown leaves it alone.
+func code(s string) string {
+	return "`" + strings.ReplaceAll(strings.TrimSpace(oneLine(s)), "`", "'") + "`"
+}
+
+func oneLine(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+}
+
+// machine says in a line where this was run.
+func machine(ctx context.Context) string {
+	parts := []string{fmt.Sprintf("%d CPUs", runtime.NumCPU()), runtime.GOOS + "/" + runtime.GOARCH}
+	if out, err := exec.CommandContext(ctx, "uname", "-r").Output(); err == nil {
+		parts = append(parts, "kernel "+strings.TrimSpace(string(out)))
+	}
+	if text, err := os.ReadFile("/etc/os-release"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+				parts = append(parts, strings.Trim(strings.TrimSpace(name), `"`))
+			}
+		}
+	}
+	return strings.Join(slices.Compact(parts), ", ")
+}

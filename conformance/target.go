@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed targets/*.yaml
+var targetFiles embed.FS
+
+// Target is a tool and how it is asked: templates of command lines, and what its answers mean.
+//
+// A template is split into words as a shell would, with ' and " and nothing else special; then {name} in
+// a word is replaced by a value, which never becomes several words. A word that is {timeout}, {stdin},
+// {tty}, {env}, {cwd}, {args} or {json} alone stands for the words of that option, or for none where a
+// step does not need it. What needs a template or an option that the target does not have cannot be asked;
+// an option that the tool needs no words for is "always", and run has no place for it.
+type Target struct {
+	Name  string `yaml:"-"`     // of its file, without the extension
+	Title string `yaml:"title"` // a few words
+	About string `yaml:"about"` // what the templates stand for, and what the tool does not claim
+	// Needs are programs of this host without which the target cannot run.
+	Needs []string `yaml:"needs"`
+	// Versions are commands; the first line that each prints is told in the report.
+	Versions []string `yaml:"versions"`
+	// Vars are values for templates that a user may set, with --var.
+	Vars map[string]string `yaml:"vars"`
+	// Environ is what the tool finds in its environment on this host, besides the kit's own.
+	Environ map[string]string `yaml:"environ"`
+
+	// Prepare is done once, before anything is asked, and Tidy after it all. Where Prepare does not succeed
+	// the target cannot run on this machine, and nothing is asked.
+	Prepare string `yaml:"prepare"`
+	Tidy    string `yaml:"tidy"`
+
+	Start string `yaml:"start"` // starts a session; the last line that it prints is {session}; {name} is a name for it
+	Run   string `yaml:"run"`   // runs {script} in {session}
+	Long  string `yaml:"long"`  // the same for a script beyond maxArgument: {file} holds it, and it is on standard input
+	Stop  string `yaml:"stop"`  // ends {session}
+	List  string `yaml:"list"`  // prints a line for each thing of the tool's that there is, such as containers
+	Pause string `yaml:"pause"` // freezes {session}
+	Thaw  string `yaml:"thaw"`  // ends that
+	Put   string `yaml:"put"`   // copies the file {from} of this host to {dir} of {session}, under its own name
+	Get   string `yaml:"get"`   // copies {path} of {session} into the directory {to} of this host
+	Full  string `yaml:"full"`  // prints the full output of the last command of {session}
+
+	Timeout string `yaml:"timeout"` // option: end the command after {duration}, as in 2s; {seconds} is 2
+	Stdin   string `yaml:"stdin"`   // option: the tool's standard input is the command's
+	TTY     string `yaml:"tty"`     // option: run it on the terminal that the tool has
+	Env     string `yaml:"env"`     // option, once for each variable: {key}, {value}
+	Cwd     string `yaml:"cwd"`     // option: the directory {dir}
+	Args    string `yaml:"args"`    // option: words in front of the script's arguments, which stand for {args} too
+
+	JSON JSON `yaml:"json"`
+	// Ends says how the tool tells of an end that is not the command's own doing: by name (timed-out,
+	// refused), "exit N [N…]", "reason TEXT" (JSON.Reason is that) or "stderr REGEXP".
+	Ends map[string]string `yaml:"ends"`
+	// Refuses is a command that the tool refuses as it is set up here; empty: it refuses none.
+	Refuses string `yaml:"refuses"`
+	// Work is a directory of a session that commands may write to and files are copied to and from; {session}
+	// may be in it. Empty: /tmp.
+	Work string `yaml:"work"`
+
+	// Bounds names what the tool bounds as it is set up here: processes (of a session), tmp (its /tmp).
+	Bounds []string `yaml:"bounds"`
+	// Unclaimed has scenarios that the tool does not claim to do, and why. They are asked all the same; where
+	// the tool is not as they want, that is not offered, and no failure.
+	Unclaimed map[string]string `yaml:"unclaimed"`
+	// Known has scenarios that are known not to pass, and why. They fail all the same; the report says why, and
+	// the exit status does not count them.
+	Known map[string]string `yaml:"known"`
+}
+
+// JSON is how a tool that can print a result as JSON does so. Paths are keys joined by dots, as in .a.b.
+type JSON struct {
+	Option string `yaml:"option"` // option: print JSON; it is given where a scenario asks why a command ended
+	Always bool   `yaml:"always"` // the tool prints nothing else
+	Code   string `yaml:"code"`
+	Stdout string `yaml:"stdout"`
+	Stderr string `yaml:"stderr"`
+	Reason string `yaml:"reason"`
+}
+
+// maxArgument is the longest script that is given as one argument: linux takes 128 KiB (MAX_ARG_STRLEN),
+// and a template may put some words around it.
+const maxArgument = 100 << 10
+
+// loadTarget reads a target from a file, or one of ours by its name.
+func loadTarget(name string) (*Target, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, `./\`) {
+		text, err = targetFiles.ReadFile("targets/" + name + ".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("no target %s: want a file, or one of %s", name, strings.Join(targetNames(), " "))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	t := &Target{Name: strings.TrimSuffix(filepath.Base(name), ".yaml")}
+	if err := dec.Decode(t); err != nil {
+		return nil, fmt.Errorf("target %s: %w", name, err)
+	}
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("target %s: %w", name, err)
+	}
+	return t, nil
+}
+
+func targetNames() []string {
+	files, _ := fs.Glob(targetFiles, "targets/*.yaml") // the pattern is good
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), ".yaml"))
+	}
+	return names
+}
+
+// templates are the target's, by the name that its file and the flags give them.
+func (t *Target) templates() map[string]*string {
+	return map[string]*string{
+		"prepare": &t.Prepare, "tidy": &t.Tidy, "start": &t.Start, "run": &t.Run, "long": &t.Long, "stop": &t.Stop, "list": &t.List,
+		"pause": &t.Pause, "thaw": &t.Thaw, "put": &t.Put, "get": &t.Get, "full": &t.Full,
+		"timeout": &t.Timeout, "stdin": &t.Stdin, "tty": &t.TTY, "env": &t.Env, "cwd": &t.Cwd, "args": &t.Args,
+	}
+}
+
+func (t *Target) check() error {
+	if t.Title == "" {
+		t.Title = t.Name
+	}
+	if !strings.Contains(t.Run, "{script}") && !strings.Contains(t.Run, "{file}") {
+		return errors.New("run has neither {script} nor {file}")
+	}
+	for name, template := range t.templates() {
+		if _, err := split(*template); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for name, how := range t.Ends {
+		if _, err := parseEnd(how); err != nil {
+			return fmt.Errorf("ends: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// split makes words of a template.
+func split(template string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inWord, quote := false, rune(0)
+	for _, r := range template {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			inWord, quote = true, r
+		case r == ' ' || r == '\t' || r == '\n':
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			inWord = false
+		default:
+			inWord = true
+			word.WriteRune(r)
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a %c is not closed", quote)
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+var placeholder = regexp.MustCompile(`\{([a-z][a-z-]*)\}`)
+
+// expand makes a command line of a template. options are words for a placeholder that is a word.
+func (t *Target) expand(template string, values map[string]string, options map[string][]string) ([]string, error) {
+	words, err := split(template)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(t.Vars)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, values)
+	var line []string
+	for _, word := range words {
+		if name := strings.Trim(word, "{}"); word == "{"+name+"}" && slices.Contains(optionNames, name) {
+			line = append(line, options[name]...)
+			continue
+		}
+		var missing string
+		line = append(line, placeholder.ReplaceAllStringFunc(word, func(m string) string {
+			v, ok := all[strings.Trim(m, "{}")]
+			if !ok {
+				missing = m
+			}
+			return v
+		}))
+		if missing != "" {
+			return nil, fmt.Errorf("template %q: nothing is known as %s here", template, missing)
+		}
+	}
+	return line, nil
+}
+
+// optionNames are placeholders that stand for the words of an option.
+var optionNames = []string{"timeout", "stdin", "tty", "env", "cwd", "args", "json"}
+
+// end is how a tool tells of one.
+type end struct {
+	codes  []int
+	reason string
+	stderr *regexp.Regexp
+}
+
+func parseEnd(how string) (end, error) {
+	kind, rest, _ := strings.Cut(how, " ")
+	switch kind {
+	case "exit":
+		var e end
+		for field := range strings.FieldsSeq(rest) {
+			code, err := strconv.Atoi(field)
+			if err != nil {
+				return end{}, err
+			}
+			e.codes = append(e.codes, code)
+		}
+		if e.codes != nil {
+			return e, nil
+		}
+	case "reason":
+		return end{reason: rest}, nil
+	case "stderr":
+		re, err := regexp.Compile(rest)
+		return end{stderr: re}, err
+	}
+	return end{}, fmt.Errorf(`%q is none of "exit N…", "reason TEXT" and "stderr REGEXP"`, how)
+}
+
+func (e end) is(a answer) bool {
+	switch {
+	case e.codes != nil:
+		return slices.Contains(e.codes, a.code)
+	case e.stderr != nil:
+		return e.stderr.Match(a.stderr)
+	}
+	return a.reason == e.reason
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// kept is how much of a stream is looked at as text. A hash and a size are of all of it.
+	kept = 4 << 20
+	// drain is how long the streams of a tool may go on after its own end, as when a process that it has
+	// left holds them: that is no fault of a tool, and what comes later is not its answer.
+	drain = time.Second
+	// housekeeping bounds whatever is no command: starting a session, stopping it, listing things.
+	housekeeping = 2 * time.Minute
+)
+
+// call is one invocation of a tool.
+type call struct {
+	argv    []string
+	environ map[string]string // besides the kit's own
+	stdin   io.Reader         // nil: the null device
+	bound   time.Duration     // it is killed then, with its process group, and late
+	abort   time.Duration     // SIGINT to its group after that, as Ctrl-C gives it; 0: never
+	kill    time.Duration     // SIGKILL after that; 0: never
+	unread  time.Duration     // its standard output is not read before
+	typed   []Keys            // not nil: on a terminal
+}
+
+// answer is what a call came to.
+type answer struct {
+	code    int // 128 + n where signal n ended the tool, as a shell has it
+	reason  string
+	stdout  []byte // the first kept bytes
+	stderr  []byte
+	size    int64  // of stdout
+	sum     string // sha256 of stdout, in hexadecimal
+	elapsed time.Duration
+	late    bool  // it had not ended by call.bound
+	secret  bool  // what it printed is not to be shown
+	problem error // why there is no answer: the program cannot be started, the terminal shows no such text
+}
+
+// stream keeps the begin of what is written, and hashes all of it. It is safe for concurrent use.
+type stream struct {
+	unread <-chan struct{} // writes wait for it; nil: they do not
+
+	mu   sync.Mutex
+	head []byte    // guarded by mu
+	hash hash.Hash // guarded by mu
+	size int64     // guarded by mu
+}
+
+func newStream() *stream { return &stream{hash: sha256.New()} }
+
+func (s *stream) Write(p []byte) (int, error) {
+	if s.unread != nil {
+		<-s.unread
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hash.Write(p)
+	s.size += int64(len(p))
+	s.head = append(s.head, p[:min(len(p), kept-len(s.head))]...)
+	return len(p), nil
+}
+
+func (s *stream) bytes() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.head)
+}
+
+// do makes a call and waits for its end. It never takes longer than the bound, and a little to kill it.
+func do(ctx context.Context, c call) answer {
+	if len(c.argv) == 0 {
+		return answer{problem: errors.New("the template is empty")}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.bound, errLate)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd.Env = environ(c.environ)
+	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.WaitDelay = drain
+	if c.typed != nil {
+		return onTerminal(ctx, cmd, c)
+	}
+	ownGroup(cmd)
+	cmd.Stdin = c.stdin
+	stdout, stderr := newStream(), newStream()
+	read := func() {}
+	if c.unread > 0 {
+		open := make(chan struct{})
+		stdout.unread, read = open, sync.OnceFunc(func() { close(open) })
+		defer time.AfterFunc(c.unread, read).Stop()
+	}
+	out, err := copyTo(stdout)
+	if err != nil {
+		return answer{problem: err}
+	}
+	errOut, err := copyTo(stderr)
+	if err != nil {
+		out.finish()
+		return answer{problem: err}
+	}
+	cmd.Stdout, cmd.Stderr = out.to, errOut.to
+	begin := time.Now()
+	a := answer{}
+	if err = cmd.Start(); err != nil {
+		a.problem = err
+	} else {
+		stop := c.interrupt(cmd.Process)
+		err = cmd.Wait()
+		stop()
+		a = ended(ctx, cmd, err, time.Since(begin))
+		if errors.Is(err, exec.ErrWaitDelay) { // somebody holds its standard input
+			a.elapsed -= drain
+		}
+	}
+	read()
+	out.finish()
+	errOut.finish()
+	a.take(stdout, stderr)
+	return a
+}
+
+// copier copies what a tool writes to a pipe.
+type copier struct {
+	from, to *os.File
+	stream   *stream
+	done     chan struct{}
+}
+
+func copyTo(s *stream) (*copier, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &copier{from: r, to: w, stream: s, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		_, _ = io.Copy(s, r) // up to its end, or to the deadline of finish
+	}()
+	return c, nil
+}
+
+// finish is called when the tool has ended. What the tool itself has written is in the pipe by then, and is
+// read however slow this machine is; whoever holds the pipe still is given a little time, and then left alone.
+func (c *copier) finish() {
+	c.to.Close()
+	_ = c.from.SetReadDeadline(time.Now().Add(drain)) // where a pipe has none, its end is waited for
+	<-c.done
+	_ = c.from.SetReadDeadline(time.Time{})
+	readRest(c.from, c.stream)
+	c.from.Close()
+}
+
+var errLate = errors.New("the bound of the kit is over")
+
+// interrupt sends what the call says when it says so; the function that it returns takes that back.
+func (c call) interrupt(p *os.Process) (stop func()) {
+	var timers []*time.Timer
+	if c.abort > 0 {
+		timers = append(timers, time.AfterFunc(c.abort, func() { _ = interruptGroup(p) }))
+	}
+	if c.kill > 0 {
+		timers = append(timers, time.AfterFunc(c.kill, func() { _ = p.Kill() }))
+	}
+	return func() {
+		for _, t := range timers {
+			t.Stop()
+		}
+	}
+}
+
+// ended makes an answer of how a tool ended.
+func ended(ctx context.Context, cmd *exec.Cmd, err error, elapsed time.Duration) answer {
+	a := answer{elapsed: elapsed, late: errors.Is(context.Cause(ctx), errLate)}
+	if cmd.ProcessState == nil {
+		a.problem = err
+		return a
+	}
+	a.code = exitCode(cmd.ProcessState)
+	return a
+}
+
+func (a *answer) take(stdout, stderr *stream) {
+	a.stdout, a.stderr = stdout.bytes(), stderr.bytes()
+	stdout.mu.Lock()
+	defer stdout.mu.Unlock()
+	a.size, a.sum = stdout.size, hex.EncodeToString(stdout.hash.Sum(nil))
+}
+
+// environ is the kit's own environment and more.
+func environ(more map[string]string) []string {
+	env := os.Environ()
+	for _, k := range slices.Sorted(maps.Keys(more)) {
+		env = append(env, k+"="+more[k])
+	}
+	return env
+}
+
+// seen says in a line what an answer was.
+func (a answer) seen() string {
+	var parts []string
+	switch {
+	case a.problem != nil:
+		return a.problem.Error()
+	case a.late:
+		parts = append(parts, "no end")
+	default:
+		parts = append(parts, fmt.Sprintf("exit %d", a.code))
+	}
+	if a.reason != "" {
+		parts = append(parts, "reason "+a.reason)
+	}
+	parts = append(parts, "after "+a.elapsed.Round(10*time.Millisecond).String())
+	if a.secret {
+		return strings.Join(append(parts, "output that is not shown here"), ", ")
+	}
+	if a.size > int64(len(a.stdout)) {
+		parts = append(parts, fmt.Sprintf("stdout of %d bytes", a.size))
+	} else if len(a.stdout) > 0 {
+		parts = append(parts, "stdout "+brief(a.stdout))
+	}
+	if len(bytes.TrimSpace(a.stderr)) > 0 {
+		parts = append(parts, "stderr "+brief(a.stderr))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// brief quotes the begin and the end of a text.
+func brief(b []byte) string {
+	const each = 70
+	if len(b) <= 2*each {
+		return fmt.Sprintf("%q", b)
+	}
+	return fmt.Sprintf("%q…%q (%d bytes)", b[:each], b[len(b)-each:], len(b))
+}

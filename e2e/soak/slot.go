@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// slot is a place for a session; when one is lost, another takes its place.
+type slot struct {
+	n *nemesisRun
+
+	starting chan struct{} // holds one: whoever starts a session has it
+
+	mu      sync.Mutex
+	now     *session // guarded by mu; nil before the first, and after a loss
+	server  *server  // guarded by mu; a long-lived client of it
+	pending []accept // guarded by mu; jobs whose end is not yet known
+}
+
+// accept is a job that was accepted.
+type accept struct {
+	op      int
+	session string
+	job     string
+}
+
+func (s *slot) current() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// name is the container's.
+func (s *slot) name() string {
+	if now := s.current(); now != nil {
+		return "sandboxbash-" + now.id
+	}
+	return "none"
+}
+
+// session is the one that there is, or a new one.
+func (s *slot) session(ctx context.Context) (*session, error) {
+	s.starting <- struct{}{}
+	defer func() { <-s.starting }()
+	if now := s.current(); now != nil {
+		return now, nil
+	}
+	made, err := s.n.l.startSession(ctx, "--idle", nemesisIdle.String(), "--memory", "256m")
+	if made != nil && made.id != "" {
+		s.n.keep(made) // also with an error: it may be there
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = made
+	return made, nil
+}
+
+// lose makes room for another session.
+func (s *slot) lose(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil && s.now.id == id {
+		s.now = nil
+		s.server = nil // its end is with it; collected by nemesisRun
+	}
+}
+
+// client is a long-lived one of the session.
+func (s *slot) client(ctx context.Context, now *session) (*server, error) {
+	s.mu.Lock()
+	c := s.server
+	s.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	c, err := s.n.l.serve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.n.keepServer(c)
+	if err := c.call(ctx, "session/attach", map[string]any{"session": now.id}, nil); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = c
+	return c, nil
+}
+
+// killServer ends the long-lived client as a crash does.
+func (s *slot) killServer() {
+	s.mu.Lock()
+	c := s.server
+	s.server = nil
+	s.mu.Unlock()
+	if c != nil {
+		c.kill()
+	}
+}

@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestPlaceOf(t *testing.T) {
+	t.Parallel()
+	const table = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 0:27 / /tmp rw - tmpfs tmpfs rw
+31 22 8:2 /home /home rw - ext4 /dev/sda2 rw
+32 31 8:1 /srv/my\040work /home/me/work rw - ext4 /dev/sda1 rw
+33 30 0:99 / /tmp rw - overlay overlay rw
+`
+	for _, test := range []struct {
+		dir  string
+		want place
+	}{
+		{"/", place{"8:1", "/"}},
+		{"/etc/x", place{"8:1", "/etc/x"}},
+		{"/home", place{"8:2", "/home"}},
+		{"/home/me", place{"8:2", "/home/me"}},
+		{"/home/me/work/a", place{"8:1", "/srv/my work/a"}},
+		{"/home/me/workers", place{"8:2", "/home/me/workers"}},
+		{"/tmp/a", place{"0:99", "/a"}}, // the later mount is above
+		{"/tmpfiles", place{"8:1", "/tmpfiles"}},
+	} {
+		if got, ok := placeOf(table, test.dir); !ok || got != test.want {
+			t.Errorf("placeOf(%s) = %v, %v; want %v", test.dir, got, ok, test.want)
+		}
+	}
+	if got, ok := placeOf("", "/"); ok {
+		t.Errorf("placeOf(no table) = %v; want none", got)
+	}
+}
+
+// A bound directory that is another one to the engine is refused, by what can be
+// seen and not by what things look like.
+func TestForeignBind(t *testing.T) {
+	t.Parallel()
+	noPlace := regexp.MustCompile(`(?m)^place=.*\n`)
+	for _, test := range []struct {
+		name    string
+		report  func(string) string
+		shared  bool // files of one side are there on the other
+		foreign bool
+		probed  bool
+	}{
+		{"this kernel", nil, false, false, false},
+		{"the same path on another file system", func(r string) string { return noPlace.ReplaceAllString(r, "place=/w 254:77 /w\n") }, false, true, true},
+		{"a later mount hides it", func(r string) string { return r + "place=/w 254:77 /w\n" }, false, true, true},
+		{"a virtual machine that shares it", func(r string) string { return noPlace.ReplaceAllString(r, "place=/w 0:42 /\n") }, true, false, true},
+		{"nothing is known of mounts", func(r string) string { return noPlace.ReplaceAllString(r, "") }, true, false, true},
+		{"nothing is known, and it is another", func(r string) string { return noPlace.ReplaceAllString(r, "") }, false, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			docker := newFakeDocker(t)
+			docker.report = test.report
+			probed := false
+			docker.pull = func(at string) []byte {
+				probed = true
+				if path.Dir(at) != "/w" || !test.shared {
+					return archiveOf(t, "other", "of the engine's machine")
+				}
+				text, err := os.ReadFile(filepath.Join(dir, path.Base(at)))
+				if err != nil {
+					t.Error(err)
+				}
+				return archiveOf(t, path.Base(at), string(text))
+			}
+			e := New(docker, &fakeImages{}, Options{})
+			s, err := e.Start(t.Context(), Spec{Profile: Dev, Workspace: Workspace{Kind: WorkspaceBind, Dir: dir, Target: "/w"}})
+			var foreign *ForeignBindError
+			if errors.As(err, &foreign) != test.foreign || (err != nil) != test.foreign || probed != test.probed {
+				t.Errorf("Start() = %v, with a file to try: %v; want a ForeignBindError: %v, and a file: %v", err, probed, test.foreign, test.probed)
+			}
+			if test.foreign && !strings.Contains(err.Error(), "--workspace copy:"+dir) {
+				t.Errorf("%q does not say what to do", err)
+			}
+			if s != nil {
+				if err := s.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left in the directory: %v, %v", left, err)
+			}
+			if len(docker.containers) > 0 {
+				t.Errorf("containers left: %v", docker.containers)
+			}
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func archiveOf(t *testing.T, name, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: int64(len(text)), Mode: 0o644})
+	if err == nil {
+		_, err = w.Write([]byte(text))
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Error(err)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,224 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// Observer is told what becomes of commands and sessions: what an audit log, metrics
+// and traces are made from. Its methods may be called concurrently, and are waited
+// for: they must be quick.
+type Observer interface {
+	// Intend is called with each command that may run, before it starts. An error
+	// means that it must not: the command ends as not-started{unrecorded}.
+	Intend(ctx context.Context, e Observation) error
+	// Note is called with each observation, once: with that of a command when it has ended,
+	// when it is known that it did not start or that nobody knows its end, or when it
+	// goes on as a job.
+	Note(e Observation)
+}
+
+// EventKind says what an observation is of.
+type EventKind string
+
+// Kinds of observations.
+const (
+	EventCommand      EventKind = "command"       // see Observer.Note
+	EventDenied       EventKind = "denied"        // a policy has refused a command; there is no Intend for it
+	EventSessionStart EventKind = "session-start" // or the attempt: with an Err there is no session
+	EventSessionStop  EventKind = "session-stop"
+	EventReap         EventKind = "reap" // what was left of a session was removed
+	// EventJobEnd is told by each process that waits for the job, or is told its end:
+	// once in a process, and by JobTag whoever keeps them together can tell that it is one.
+	EventJobEnd EventKind = "job-end"
+)
+
+// Mode says how a command was run.
+type Mode string
+
+// Modes.
+const (
+	ModeCommand  Mode = "command"
+	ModeTerminal Mode = "terminal" // on a terminal of its own
+	ModeJob      Mode = "job"      // without anybody who waits
+)
+
+// Where says on whose side a command ran.
+type Where string
+
+// Places.
+const (
+	InContainer Where = "container"
+	InClient    Where = "client" // in the client's own terminal, outside of the session
+)
+
+// Observation is what has happened. Which fields are set depends on its Kind.
+type Observation struct {
+	Kind    EventKind
+	ID      string // of a command: that of its Intend
+	Session string // "" if there is none yet
+	Start   time.Time
+	End     time.Time
+	Mode    Mode
+	Where   Where
+	Dir     string          // as it was asked for, secrets masked
+	Policy  policy.Decision // the zero value if nothing has decided
+	// Status is how the command has ended, if Err is nil.
+	Status   exec.Status
+	Err      error // as Run returns it; it may hold secrets
+	Receipt  *Receipt
+	Artifact sink.Artifact
+	Masked   int64  // secrets that were masked in the output
+	Job      string // that it became, or that has ended
+	JobTag   string // names that job for good: its id may be used again
+
+	script  string
+	args    []string
+	secrets *sink.Secrets
+}
+
+// Command is the text of the command with its arguments, secrets masked, and how
+// long it is. Of a text of more than most bytes it is the begin.
+func (e Observation) Command(most int) (text string, size int) {
+	text = e.script
+	for _, arg := range e.args {
+		text += " " + strconv.Quote(arg)
+	}
+	size = len(text)
+	text = e.secrets.Scrub(text) // before it is cut: half a secret is known by nobody
+	if len(text) > most {
+		text = text[:most]
+	}
+	return text, size
+}
+
+// Scrub masks what is known of secrets in a text about it.
+func (e Observation) Scrub(text string) string { return e.secrets.Scrub(text) }
+
+// CauseUnrecorded is the cause of a command that was not started because it could
+// not be put on record.
+const CauseUnrecorded exec.Cause = "unrecorded"
+
+// Denial is the observation of a command that a policy has refused before there was a
+// session to ask, or beside one. The secrets are masked in its text.
+func Denial(session string, c Command, d policy.Decision, secrets *sink.Secrets) Observation {
+	e := newObservation(EventDenied, session, c, secrets)
+	e.Policy, e.End = d, e.Start
+	return e
+}
+
+func newObservation(kind EventKind, session string, c Command, secrets *sink.Secrets) Observation {
+	return Observation{
+		Kind: kind, Session: session, Start: time.Now(), Mode: ModeCommand, Where: InContainer, Policy: c.Decided,
+		Dir: secrets.Scrub(c.Dir), script: c.Script, args: c.Args, secrets: secrets,
+	}
+}
+
+// Denied tells the observer that a policy has refused a command of this session.
+func (s *Session) Denied(c Command, d policy.Decision) {
+	if o := s.engine.opts.Observer; o != nil {
+		o.Note(Denial(s.ID(), c, d, s.engine.opts.Secrets))
+	}
+}
+
+// Observe tells the observer of a command that is about to run, and returns what
+// must be called once with what has become of it. An error is an *exec.Error: the
+// command must not run. Run and Terminal do this themselves; it is for commands of
+// the session that run elsewhere.
+func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where) (func(Result, error), error) {
+	o := s.engine.opts.Observer
+	if o == nil {
+		return func(Result, error) {}, nil
+	}
+	e := newObservation(EventCommand, s.ID(), c, s.engine.opts.Secrets)
+	e.Mode, e.Where = mode, where
+	var err error
+	if e.ID, err = newID(); err == nil {
+		err = o.Intend(ctx, e)
+	}
+	over := func(res Result, err error) {
+		e.End, e.Status, e.Err, e.Artifact, e.Masked = time.Now(), res.Status, err, res.Output.Artifact, res.Output.Masked
+		if err == nil && where == InContainer {
+			e.Receipt = res.Receipt()
+		}
+		if res.Job != nil {
+			e.Job, e.JobTag = res.Job.info.ID, res.Job.info.tag
+		}
+		o.Note(e)
+	}
+	if err != nil {
+		err = &exec.Error{Outcome: exec.NotStarted, Cause: CauseUnrecorded, Err: err}
+		over(Result{}, err)
+		return nil, err
+	}
+	return over, nil
+}
+
+// noteSession tells the observer of a session's begin or end.
+func (e *Engine) noteSession(kind EventKind, id string, start time.Time, err error) {
+	if o := e.opts.Observer; o != nil {
+		o.Note(Observation{Kind: kind, Session: id, Start: start, End: time.Now(), Err: err, secrets: e.opts.Secrets})
+	}
+}
+
+// noteJob tells the observer of a job's end, once in this process.
+func (s *Session) noteJob(info JobInfo) {
+	o := s.engine.opts.Observer
+	if o == nil || info.State == JobRunning || info.State == JobUnknown {
+		return
+	}
+	s.mu.Lock()
+	if s.noted == nil {
+		s.noted = map[string]bool{}
+	}
+	before := s.noted[info.tag]
+	s.noted[info.tag] = true
+	s.mu.Unlock()
+	if before {
+		return
+	}
+	e := Observation{
+		Kind: EventJobEnd, Session: s.ID(), Start: info.Started, End: info.Ended, Mode: ModeJob, Where: InContainer,
+		Receipt: info.Receipt(), Job: info.ID, JobTag: info.tag, secrets: s.engine.opts.Secrets,
+	}
+	if info.Status != nil {
+		e.Status = *info.Status
+	} else {
+		e.Err = &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: errors.New("nobody has seen its end")}
+	}
+	o.Note(e)
+}
+
+// Stats is what of sessions this process holds now.
+type Stats struct {
+	Sessions int // opened or started here
+	Warm     int // prepared, and nobody's yet
+	// Idle and Busy are the runners of those sessions.
+	Idle, Busy int
+	Waiting    int // commands that wait for their place
+}
+
+// Stats counts what there is.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	all := make([]*Session, 0, len(e.sessions))
+	for _, s := range e.sessions {
+		all = append(all, s)
+	}
+	e.mu.Unlock()
+	e.warm.mu.Lock()
+	st := Stats{Warm: len(e.warm.ready)}
+	e.warm.mu.Unlock()
+	st.Sessions = len(all) - st.Warm
+	for _, s := range all {
+		p := s.pool.Stats()
+		st.Idle, st.Busy, st.Waiting = st.Idle+p.Idle, st.Busy+p.Busy, st.Waiting+p.Waiting
+	}
+	return st
+}

@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/shirou/gopsutil/v4/host"
+)
+
+// owner is a process of some host.
+type owner struct {
+	host string
+	pid  int
+	// birth tells it from others that have had its pid. It is the same as long as
+	// the process lives, whatever is done to the host's clock.
+	birth string
+}
+
+// self is this process.
+var self = sync.OnceValue(func() owner {
+	o := owner{host: hostID(), pid: os.Getpid()}
+	o.birth, _ = birth(o.pid) // one that cannot be told is nobody's: see gone
+	return o
+})
+
+// hostID names this host across reboots; containers share it with their host, so
+// it says which process table a pid belongs to only together with the birth.
+func hostID() string {
+	name, _ := os.Hostname()
+	id, err := host.HostID()
+	if err != nil || id == "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(runtime.GOOS + id + name))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (o owner) String() string {
+	return o.host + "/" + strconv.Itoa(o.pid) + "/" + o.birth
+}
+
+func parseOwner(text string) (owner, bool) {
+	f := strings.Split(text, "/")
+	if len(f) != 3 || strings.Trim(f[2], "0123456789abcdef.") != "" {
+		return owner{}, false
+	}
+	pid, err := strconv.Atoi(f[1])
+	return owner{host: f[0], pid: pid, birth: f[2]}, err == nil
+}
+
+// gone reports whether the process is known to have ended. Of another host's
+// processes nothing is known, nor of one whose birth cannot be told.
+func (o owner) gone() bool {
+	if o.host != self().host {
+		return false
+	}
+	now, ok := birth(o.pid)
+	return ok && (now == "" || o.birth != "" && now != o.birth)
+}
