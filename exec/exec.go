@@ -57,7 +57,9 @@ type Command struct {
 	UID    uint32
 	GID    uint32
 
-	Stdin io.Reader // nil: /dev/null
+	// Stdin is read from the command's start to its end, a window ahead of it; nil is
+	// /dev/null. A command that is not started leaves it unread.
+	Stdin io.Reader
 	// Stdout takes the output in order, from one goroutine at a time. A nil
 	// Stderr merges both streams into it, in true order. An error of Write
 	// drops the rest of that stream and is reported in the Status. A Write that

@@ -21,7 +21,7 @@ type fakeRunner struct {
 
 	mu       sync.Mutex
 	requests []wire.Request // guarded by mu
-	stdin    []byte         // guarded by mu
+	stdin    []byte         // guarded by mu; of the last request
 	kills    []wire.Kill    // guarded by mu
 	frames   []wire.Type    // guarded by mu
 	rest     []byte
@@ -101,7 +101,7 @@ func (f *fakeRunner) take(kind wire.Type, payload []byte) {
 		f.rest = append(f.rest, payload...)
 	case wire.TypeRequest:
 		req, err := wire.ParseRequest(append(f.rest, payload...))
-		f.rest = nil
+		f.rest, f.stdin = nil, nil
 		if err != nil {
 			f.t.Errorf("request: %v", err)
 			return
@@ -130,6 +130,11 @@ func (f *fakeRunner) send(kind wire.Type, payload []byte) {
 
 // hangUp ends the stream behind what has been sent.
 func (f *fakeRunner) hangUp() { f.out <- nil }
+
+// ask asks for standard input, as at the start of a command.
+func (f *fakeRunner) ask(req wire.Request, n int) {
+	f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: uint64(n)}.Append(nil))
+}
 
 func (f *fakeRunner) exit(e wire.Exit) { f.send(wire.TypeExit, e.Append(nil)) }
 

@@ -8,8 +8,9 @@ import (
 )
 
 // feed sends the request and then the command's standard input, never more than
-// wire.StdinWindow bytes ahead of what the command takes. An error of the stream
-// is the reader's to report.
+// wire.StdinWindow bytes ahead of what the command takes. The window opens with the
+// command's start: what cannot be started has read nothing, and can be tried again.
+// An error of the stream is the reader's to report.
 func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 	req := wire.Request{
 		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
@@ -36,7 +37,7 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 		}
 		if n > 0 {
 			run.window.Add(-int64(n))
-			if r.send(wire.TypeStdin, buf[:n]) != nil {
+			if r.sendFor(run, wire.TypeStdin, buf[:n]) != nil {
 				return
 			}
 		}
@@ -44,7 +45,7 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 			break
 		}
 	}
-	_ = r.send(wire.TypeStdinEnd, nil)
+	_ = r.sendFor(run, wire.TypeStdinEnd, nil)
 }
 
 func (r *Runner) sendRequest(b []byte) error {
@@ -57,10 +58,22 @@ func (r *Runner) sendRequest(b []byte) error {
 	return r.send(wire.TypeRequest, b)
 }
 
-// unblock ends a Read of a file that is still under way. Other readers are
-// their owner's to close: a Read that never returns keeps a goroutine.
-func unblock(stdin io.Reader) {
-	if f, ok := stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = f.SetReadDeadline(time.Unix(1, 0))
+// unblock ends a Read of a file that is still under way, and waits for it; the file
+// can be read again after that. Other readers are their owner's to close: a Read that
+// never returns keeps a goroutine.
+func unblock(stdin io.Reader, fed <-chan struct{}) {
+	f, ok := stdin.(interface{ SetReadDeadline(time.Time) error })
+	if !ok {
+		return
 	}
+	select {
+	case <-fed:
+		return
+	default:
+	}
+	if f.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	<-fed
+	_ = f.SetReadDeadline(time.Time{})
 }

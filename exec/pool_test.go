@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,33 @@ func TestPoolBusyElsewhere(t *testing.T) {
 		var e *Error
 		if _, err := p.Run(t.Context(), Command{Stdout: io.Discard, Exclusive: true}); !errors.As(err, &e) || e.Cause != CauseBusy || tries != 1 {
 			t.Errorf("Run(exclusive) = %v after %d tries; want busy after 1", err, tries)
+		}
+	})
+}
+
+// A command that is tried again has all of its standard input: what could not be
+// started has read none of it.
+func TestPoolBusyLeavesStdin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, tries := strings.Repeat("0123456789abcdef", 1<<13), 0 // 128 KiB
+		f := &fakeRunner{}
+		f.on = func(f *fakeRunner, req wire.Request) {
+			if tries++; tries < 4 {
+				time.Sleep(time.Second)
+				f.send(wire.TypeFailed, wire.Failed{Seq: req.Seq, Failure: wire.FailBusy}.Append(nil))
+				return
+			}
+			f.ask(req, wire.StdinWindow)
+			synctest.Wait()
+			f.exit(wire.Exit{Seq: req.Seq})
+		}
+		p := pool(t, 0, func() *fakeRunner { return f })
+		defer p.Close()
+		if st, err := p.Run(t.Context(), Command{Stdout: io.Discard, Stdin: strings.NewReader(text)}); err != nil || st.Reason != Exited {
+			t.Fatalf("Run() = %+v, %v", st, err)
+		}
+		if got := string(f.stdin); got != text || tries != 4 {
+			t.Errorf("%d bytes of standard input arrived after %d tries; want %d after 4", len(got), tries, len(text))
 		}
 	})
 }

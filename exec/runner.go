@@ -110,6 +110,24 @@ func (r *Runner) alive() bool {
 func (r *Runner) send(kind wire.Type, payload []byte) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
+	return r.write(kind, payload)
+}
+
+// sendFor sends what belongs to a command, unless that is over: the runner would take
+// it for the next one's.
+func (r *Runner) sendFor(run *running, kind wire.Type, payload []byte) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	if r.current.Load() != run {
+		return errOver
+	}
+	return r.write(kind, payload)
+}
+
+var errOver = errors.New("the command is over")
+
+// write needs writing.
+func (r *Runner) write(kind wire.Type, payload []byte) error {
 	_, err := r.stream.Write(wire.AppendFrame(make([]byte, 0, wire.HeaderSize+len(payload)), kind, payload))
 	return err
 }
@@ -268,7 +286,6 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if c.Job != nil {
 		run.refused = make(chan wire.Detached, 1)
 	}
-	run.window.Store(wire.StdinWindow)
 	r.current.Store(run)
 	defer r.current.Store(nil)
 
@@ -290,12 +307,12 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	elapsed := time.Since(start)
 
 	close(stopFeeding)
-	unblock(c.Stdin)
 	if end == nil {
 		r.stream.Close() // nobody knows what it is doing: never use it again
 		<-r.dead
 		run.abandon()
 	}
+	unblock(c.Stdin, fed)
 	close(run.chunks)
 	select {
 	case <-taken:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,9 +209,12 @@ func TestRunBrokenWriter(t *testing.T) {
 // kill behind it is seen.
 func TestRunStdinWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeRunner{onKill: func(f *fakeRunner, kill wire.Kill) {
-			f.exit(wire.Exit{Seq: kill.Seq, Signal: 15, Rung: wire.RungTerm})
-		}}
+		f := &fakeRunner{
+			on: func(f *fakeRunner, req wire.Request) { f.ask(req, wire.StdinWindow) },
+			onKill: func(f *fakeRunner, kill wire.Kill) {
+				f.exit(wire.Exit{Seq: kill.Seq, Signal: 15, Rung: wire.RungTerm})
+			},
+		}
 		r := open(t, f)
 		defer r.Close()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, ErrTimeout)
@@ -230,11 +234,12 @@ func TestRunStdin(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 		f := &fakeRunner{}
 		f.on = func(f *fakeRunner, req wire.Request) {
+			f.ask(req, wire.StdinWindow)
 			for seen := 0; seen < len(text); {
 				synctest.Wait()
 				n := f.stdinLen() - seen
 				seen += n
-				f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: uint64(n)}.Append(nil))
+				f.ask(req, n)
 			}
 			f.exit(wire.Exit{Seq: req.Seq})
 		}
@@ -247,6 +252,42 @@ func TestRunStdin(t *testing.T) {
 			t.Errorf("%d bytes of standard input arrived; want %d, the same", len(f.stdin), len(text))
 		}
 	})
+}
+
+// A file is read again after a command that has left its input alone, and what one
+// command has not read of it is not given to the next.
+func TestRunStdinOfAFile(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	f := &fakeRunner{}
+	f.on = func(f *fakeRunner, req wire.Request) {
+		f.ask(req, wire.StdinWindow)
+		if req.Seq == 2 { // the first reads nothing
+			for f.stdinLen() < len("second") {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		f.exit(wire.Exit{Seq: req.Seq})
+	}
+	r := open(t, f)
+	defer r.Close()
+	for i := range 2 {
+		if i == 1 {
+			if _, err := out.WriteString("second"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st, err := r.Run(t.Context(), Command{Stdout: io.Discard, Stdin: in}); err != nil || st.Reason != Exited {
+			t.Fatalf("Run() = %+v, %v", st, err)
+		}
+	}
+	if got := string(f.stdin); got != "second" {
+		t.Errorf("the commands were given %q; want second", got)
+	}
 }
 
 // A request of any size travels in frames of bounded size.

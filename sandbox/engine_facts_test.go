@@ -72,9 +72,11 @@ func TestLeftoversMakeRoom(t *testing.T) {
 	if res, err := s.Run(t.Context(), sandbox.Command{Script: greedy, Timeout: 30 * time.Second}); err != nil || res.Left == 0 {
 		t.Fatalf("Run(greedy) = %+v, %v; want children left", res, err)
 	}
-	res, err := s.Run(t.Context(), sandbox.Command{Script: "echo alive", Timeout: 30 * time.Second})
-	if err != nil || !res.Room || res.Output.Stdout.Text() != "alive\n" {
-		t.Errorf("Run(echo) = %+v, %v; want it to run in the room that was made", res, err)
+	// What could not be started has taken nothing of its input.
+	text := strings.Repeat("alive\n", 1000)
+	res, err := s.Run(t.Context(), sandbox.Command{Script: "cat", Stdin: strings.NewReader(text), Timeout: 30 * time.Second})
+	if err != nil || !res.Room || res.Output.Stdout.Text() != text {
+		t.Errorf("Run(cat) = %d bytes, %+v, %v; want its input, in the room that was made", len(res.Output.Stdout.Text()), res.Status, err)
 	}
 	if now, _ := onHost(t, s); now != pid1 {
 		t.Errorf("PID 1 was %d, is %d; want the same container", pid1, now)

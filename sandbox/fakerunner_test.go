@@ -108,6 +108,7 @@ func (f *fakeRunner) begin() {
 		}
 		f.answer(f.docker.archive)
 	case "push", "jobs": // at the end of its input
+		f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: wire.StdinWindow}.Append(nil))
 	default:
 		f.answer(nil)
 	}

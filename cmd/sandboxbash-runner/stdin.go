@@ -58,9 +58,11 @@ func (p *stdinPipe) signal() {
 	}
 }
 
-// pump writes what is pushed until the end, or until nobody reads any more.
+// pump asks the host for standard input, and writes what is pushed until the end, or
+// until nobody reads any more. The command has started.
 func (p *stdinPipe) pump() {
 	defer p.close()
+	p.ask(wire.StdinWindow)
 	for range p.wake {
 		for {
 			p.mu.Lock()
@@ -71,8 +73,7 @@ func (p *stdinPipe) pump() {
 				if _, err := p.w.Write(b); err != nil {
 					return
 				}
-				taken := wire.Taken{Seq: p.seq, Bytes: uint64(len(b))}
-				p.out.send(wire.TypeTaken, taken.Append(nil))
+				p.ask(len(b))
 			}
 			if len(queue) == 0 {
 				if ended {
@@ -82,6 +83,11 @@ func (p *stdinPipe) pump() {
 			}
 		}
 	}
+}
+
+func (p *stdinPipe) ask(n int) {
+	taken := wire.Taken{Seq: p.seq, Bytes: uint64(n)}
+	p.out.send(wire.TypeTaken, taken.Append(nil))
 }
 
 // close ends the command's standard input. It unblocks pump: when the command

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // call runs a command line with nothing of this process's environment.
@@ -173,7 +175,7 @@ func TestVersion(t *testing.T) {
 	if status != 0 || errs != "" || !strings.HasPrefix(out, "sandboxbash ") || !strings.Contains(out, "protocol") {
 		t.Errorf("version = %d, %q, %q; want the version", status, out, errs)
 	}
-	if status, out, _ := call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, `"protocol":3`) {
+	if status, out, _ := call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, fmt.Sprintf(`"protocol":%d`, wire.Version)) {
 		t.Errorf("version --json = %d, %q; want an object", status, out)
 	}
 }

@@ -44,11 +44,12 @@ type Request struct {
 	Job       *Job // nil: the command ends with its host
 }
 
-// Taken acknowledges standard input, so that the host never has more than
-// StdinWindow bytes under way.
+// Taken asks for standard input: for StdinWindow bytes when the command has started,
+// and then for as many as it has taken. The host never has more than StdinWindow bytes
+// under way, and none for a command that has not started.
 type Taken struct {
 	Seq   uint64
-	Bytes uint64 // since the last Taken
+	Bytes uint64 // that may be sent beside those of earlier ones
 }
 
 // StdinWindow is how many bytes of standard input may be under way between the

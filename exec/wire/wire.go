@@ -25,7 +25,7 @@ import (
 // Version is the version of this protocol. Host and runner must agree exactly:
 // both are built from one tree, and a session is never older than its host's
 // runner image.
-const Version = 3
+const Version = 4
 
 // Magic begins every Hello, so that a stream that is not a runner's is noticed
 // at its first frame.
@@ -73,7 +73,7 @@ const (
 	TypeHello    Type = 'H' // Hello: the first frame
 	TypeStdout   Type = '1' // bytes of standard output, or of both when merged
 	TypeStderr   Type = '2' // bytes of standard error
-	TypeTaken    Type = 'T' // Taken: standard input that the command has taken
+	TypeTaken    Type = 'T' // Taken: standard input that the command asks for
 	TypeExit     Type = 'X' // Exit: the command has ended
 	TypeFailed   Type = 'F' // Failed: the command was not started
 	TypeDetached Type = 'D' // Detached: the command is a job
