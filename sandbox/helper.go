@@ -58,15 +58,17 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	if err != nil && s.makeRoom(ctx, err) {
 		st, err = run(ctx, command)
 	}
+	e, _ := errors.AsType[*exec.Error](err)
 	switch {
+	case e != nil && e.Cause == exec.CauseEngine:
+		return s.diagnose(ctx, e)
 	case err != nil:
 		return err
 	case st.Reason != exec.Exited:
 		return fmt.Errorf("runner %s: %s", verb, st.Reason)
 	case st.Code == runtimeAbort:
 		// It could not start a thread. What the runtime prints then is no message.
-		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fmt.Errorf(
-			"the session is at its pids limit: end what runs in it (session ps), or run a command, which makes room")}
+		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fullError{errors.New(stderr.String())}}
 	case st.Code != 0:
 		return errors.New(strings.TrimSpace(stderr.String()))
 	case st.Write != nil:

@@ -49,10 +49,11 @@ func (j *Job) ask(ctx context.Context, q wire.JobQuery, streams helperStreams) e
 	return nil
 }
 
-// Wait waits for the job's end, and describes it. It waits as long as ctx does.
+// Wait waits for the job's end, and describes it. It waits as long as ctx does, also
+// while jobs leave no room to ask.
 func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 	info, err := j.Now(ctx)
-	for err == nil && info.State == JobRunning {
+	for err == nil && info.State == JobRunning || noRoom(err) && pause(ctx) {
 		if err = j.ask(ctx, wire.JobQuery{Verb: wire.JobWait}, helperStreams{}); err == nil {
 			info, err = j.Now(ctx)
 		}
@@ -64,6 +65,23 @@ func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 		j.session.noteJob(info)
 	}
 	return info, err
+}
+
+// noRoom reports whether a question found no room in the session.
+func noRoom(err error) bool {
+	e, ok := errors.AsType[*exec.Error](err)
+	return ok && e.Cause == exec.CauseResources
+}
+
+// pause waits until a question may be asked again. It reports whether ctx has not
+// ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(busyPause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // killSlack is what a kill takes at most beside its grace: the sweep of the

@@ -154,10 +154,22 @@ func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 			err = s.sweep(ctx)
 		}
 		return &exec.Error{Outcome: e.Outcome, Cause: e.Cause, Err: errors.Join(e.Err, err)}
+	case e.Cause == exec.CauseEngine && s.isFull(ctx):
+		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fullError{e.Err}}
 	default:
 		return e
 	}
 }
+
+// fullError says that nothing more can be started in a session, and what to do. What
+// the engine or a runtime says of it instead is for who looks closer.
+type fullError struct{ err error }
+
+func (e fullError) Error() string {
+	return "the session is at its pids or memory limit: end what runs in it; where that is a job that leaves no room to ask for its end, stop the session"
+}
+
+func (e fullError) Unwrap() error { return e.err }
 
 // lost says why a session that is not running is not.
 func lost(state engine.ContainerState) *exec.Error {

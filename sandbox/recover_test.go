@@ -215,7 +215,7 @@ func TestMakeRoom(t *testing.T) {
 		{name: "no runner, out of memory", usage: []engine.Usage{{Memory: 100 << 20, MemoryLimit: 110 << 20}, {Memory: 100 << 20, MemoryLimit: 110 << 20}, {}}, room: true, swept: true},
 		{name: "no runner, not full", usage: []engine.Usage{{Pids: 400, PidsLimit: 512}}, cause: exec.CauseEngine},
 		{name: "no limits", usage: []engine.Usage{{Pids: 1e6, Memory: 1e12}}, cause: exec.CauseEngine},
-		{name: "still full", usage: []engine.Usage{full}, cause: exec.CauseEngine, swept: true},
+		{name: "still full", usage: []engine.Usage{full}, cause: exec.CauseResources, swept: true},
 		{name: "no such directory", first: wire.FailDirMissing, cause: exec.CauseDirMissing, tries: 1, always: true},
 		{name: "too big", first: wire.FailTooBig, cause: exec.CauseTooBig, tries: 1, always: true},
 	} {
