@@ -223,7 +223,7 @@ func TestPTYFlood(t *testing.T) {
 	p.types("\x03")
 	began := time.Now()
 	p.sees("the last line")
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the key took %v", took)
 	}
 	p.leaves(3)
