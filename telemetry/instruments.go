@@ -211,7 +211,8 @@ func (t *Telemetry) span(name string, start, end time.Time, failed string, attrs
 	if t.tracer == nil {
 		return
 	}
-	_, span := t.tracer.Start(context.Background(), name, trace.WithTimestamp(start), trace.WithAttributes(attrs...))
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), t.parent)
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(start), trace.WithAttributes(attrs...))
 	if failed != "" {
 		span.SetStatus(codes.Error, failed)
 	}

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -53,6 +54,7 @@ type Telemetry struct {
 	meters *metric.MeterProvider
 	spans  *sdktrace.TracerProvider
 	tracer trace.Tracer
+	parent trace.SpanContext // of all spans; not valid where whoever started this process has none
 	in     instruments
 	stop   func() error // of the server; nil without one
 }
@@ -142,6 +144,7 @@ func (t *Telemetry) start(ctx context.Context, o Options, traces, metrics bool) 
 		}
 		t.spans = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 		t.tracer = t.spans.Tracer(scope)
+		t.parent = parent(o.Getenv)
 	}
 	t.meters = metric.NewMeterProvider(readers...)
 	if err := t.in.make(t.meters.Meter(scope), o.Levels); err != nil {
@@ -151,6 +154,13 @@ func (t *Telemetry) start(ctx context.Context, o Options, traces, metrics bool) 
 		t.stop = serve(o.Listener, registry)
 	}
 	return nil
+}
+
+// parent is the span that started this process. Its name in the environment is that
+// of OpenTelemetry's "environment variables as context propagation carriers".
+func parent(get func(string) string) trace.SpanContext {
+	carrier := propagation.MapCarrier{"traceparent": get("TRACEPARENT"), "tracestate": get("TRACESTATE")}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
 
 // scope is what instruments and spans belong to.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -214,6 +215,46 @@ func TestCollector(t *testing.T) {
 	}
 	if bytes.Contains(c.sent["/v1/metrics"], []byte("session-1")) {
 		t.Error("metrics have ids of sessions")
+	}
+}
+
+// Spans belong to the one that the environment names, and are sent if that is sampled.
+func TestParent(t *testing.T) {
+	c := &collector{sent: map[string][]byte{}}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	const traceID, spanID = "\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c", "\xb7\xad\x6b\x71\x69\x20\x33\x31"
+	name := fmt.Sprintf("00-%x-%x-", traceID, spanID)
+	for _, test := range []struct {
+		parent      string
+		sent, child bool
+	}{
+		{name + "01", true, true},
+		{name + "00", false, false},
+		{"", true, false},
+		{"nonsense", true, false},
+	} {
+		c.mu.Lock()
+		clear(c.sent)
+		c.mu.Unlock()
+		tel, err := Start(t.Context(), Options{Getenv: env("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL, "TRACEPARENT", test.parent)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		some(tel)
+		if err := tel.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+		c.mu.Lock()
+		got := c.sent["/v1/traces"]
+		c.mu.Unlock()
+		if sent := bytes.Contains(got, []byte("sandboxbash command")); sent != test.sent {
+			t.Errorf("with TRACEPARENT=%q spans are sent: %t; want %t", test.parent, sent, test.sent)
+		}
+		if child := bytes.Contains(got, []byte(traceID)) && bytes.Contains(got, []byte(spanID)); child != test.child {
+			t.Errorf("with TRACEPARENT=%q spans belong to it: %t; want %t", test.parent, child, test.child)
+		}
 	}
 }
 
