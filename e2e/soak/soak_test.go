@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sandboxbash/sandboxbash/e2e/engines"
 )
@@ -98,6 +100,23 @@ func TestLoad(t *testing.T) { testPart(t, "load") }
 func TestLeaks(t *testing.T) { testPart(t, "leaks") }
 
 func TestStarts(t *testing.T) { testPart(t, "starts") }
+
+// The machine's clock is left alone here: it is every program's.
+func TestClock(t *testing.T) {
+	l := testLab(t, options{sizes: short})
+	moved := 0
+	c := &clockRun{l: l, moves: moves[:1], set: func(time.Duration) error { moved++; return nil }}
+	s, err := c.run(t.Context())
+	if err != nil || moved != 2 || c.asked != 6 || c.off != 0 {
+		t.Errorf("seed %d: %v; the clock would have been set %d times, for %d commands; want 2 for 6", l.seed, err, moved, c.asked)
+	}
+	var page bytes.Buffer
+	s.write(&page)
+	t.Log(page.String())
+	if slices.ContainsFunc(options{}.selected(), func(p part) bool { return p.name == "clock" }) {
+		t.Error("the clock is set by who has not asked for that")
+	}
+}
 
 func TestNemesis(t *testing.T) {
 	history := filepath.Join(t.TempDir(), "history.jsonl")
