@@ -35,6 +35,8 @@ type fakeRunner struct {
 
 	// on is called with each Request, on the reading goroutine.
 	on func(f *fakeRunner, req wire.Request)
+	// onStdin is called with each frame of standard input, on the reading goroutine.
+	onStdin func()
 	// onKill is called with each Kill.
 	onKill func(f *fakeRunner, kill wire.Kill)
 }
@@ -111,6 +113,9 @@ func (f *fakeRunner) take(kind wire.Type, payload []byte) {
 			go f.on(f, req)
 		}
 	case wire.TypeStdin:
+		if f.onStdin != nil {
+			f.onStdin()
+		}
 		f.stdin = append(f.stdin, payload...)
 	case wire.TypeKill:
 		kill, err := wire.ParseKill(payload)

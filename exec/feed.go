@@ -58,9 +58,13 @@ func (r *Runner) sendRequest(b []byte) error {
 	return r.send(wire.TypeRequest, b)
 }
 
-// unblock ends a Read of a file that is still under way, and waits for it; the file
-// can be read again after that. Other readers are their owner's to close: a Read that
-// never returns keeps a goroutine.
+// stuckFeed is how long a feed may take to end that no Read holds up any more: an
+// engine that hangs does not take what was read.
+const stuckFeed = 250 * time.Millisecond
+
+// unblock ends a Read of a file that is still under way, and waits for the feed, so
+// that the file can be read again after that. Other readers are their owner's to
+// close: a Read that never returns keeps a goroutine.
 func unblock(stdin io.Reader, fed <-chan struct{}) {
 	f, ok := stdin.(interface{ SetReadDeadline(time.Time) error })
 	if !ok {
@@ -74,6 +78,11 @@ func unblock(stdin io.Reader, fed <-chan struct{}) {
 	if f.SetReadDeadline(time.Unix(1, 0)) != nil {
 		return
 	}
-	<-fed
-	_ = f.SetReadDeadline(time.Time{})
+	late := time.NewTimer(stuckFeed)
+	defer late.Stop()
+	select {
+	case <-fed:
+		_ = f.SetReadDeadline(time.Time{})
+	case <-late.C:
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,6 +289,34 @@ func TestRunStdinOfAFile(t *testing.T) {
 	if got := string(f.stdin); got != "second" {
 		t.Errorf("the commands were given %q; want second", got)
 	}
+}
+
+// endless is a file that always has more.
+type endless struct{ reads atomic.Int64 }
+
+func (e *endless) Read(p []byte) (int, error)      { e.reads.Add(1); return len(p), nil }
+func (e *endless) SetReadDeadline(time.Time) error { return nil }
+
+// A command that has ended is told of, also when the engine does not take what was
+// read for it.
+func TestRunStdinStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stuck := &endless{}, make(chan struct{})
+		f := &fakeRunner{onStdin: func() { <-stuck }}
+		f.on = func(f *fakeRunner, req wire.Request) {
+			f.ask(req, wire.StdinWindow)
+			for in.reads.Load() < 2 { // the second is never taken
+				time.Sleep(time.Millisecond)
+			}
+			f.exit(wire.Exit{Seq: req.Seq})
+		}
+		r := open(t, f)
+		if st, err := r.Run(t.Context(), Command{Stdout: io.Discard, Stdin: in}); err != nil || st.Reason != Exited {
+			t.Errorf("Run() = %+v, %v; want its end", st, err)
+		}
+		r.Close()
+		close(stuck)
+	})
 }
 
 // A request of any size travels in frames of bounded size.
