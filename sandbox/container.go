@@ -109,7 +109,7 @@ func ociSpec(spec Spec, p provision, id string) specs.Spec {
 			OOMScoreAdj:     &oom,
 			Capabilities:    &specs.LinuxCapabilities{Bounding: capabilities(spec.Profile)},
 			Rlimits: []specs.POSIXRlimit{
-				{Type: "RLIMIT_NOFILE", Soft: 4096, Hard: 16384},
+				{Type: "RLIMIT_NOFILE", Soft: wire.OpenFiles, Hard: 16384},
 				{Type: "RLIMIT_CORE"},
 				{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
 				{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: 64 << 20},

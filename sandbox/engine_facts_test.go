@@ -3,18 +3,21 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -81,6 +84,23 @@ func TestLeftoversMakeRoom(t *testing.T) {
 	if now, _ := onHost(t, s); now != pid1 {
 		t.Errorf("PID 1 was %d, is %d; want the same container", pid1, now)
 	}
+}
+
+// Commands have their soft limit of open files in every runner. The engine's runc may
+// give an exec the hard one, the more often the more begin at once.
+func TestOpenFiles(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() { // the child has the runner retire, so that there are many
+			res, err := s.Run(t.Context(), sandbox.Command{Script: "ulimit -S -n; sleep 2 >/dev/null &", Timeout: time.Minute})
+			if want := fmt.Sprintln(wire.OpenFiles); err != nil || res.Output.Stdout.Text() != want {
+				t.Errorf("ulimit -n = %q, %v; want %q", res.Output.Stdout.Text(), err, want)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestOOMScores(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/exec/wire"
 )
 
 // stateDir is where PID 1 and the runners meet: a directory of uid 0 on the
@@ -37,6 +39,23 @@ func harden() error {
 		return fmt.Errorf("setgroups: %w", err)
 	}
 	startThreads()
+	return nil
+}
+
+// limitOpenFiles gives what this process starts the soft limit of open files that it is
+// meant to have. Under runc before 1.1.13 an exec has the hard one now and then: the
+// runtime of runc's own process raises it, and races with runc's setting it.
+func limitOpenFiles() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("getrlimit RLIMIT_NOFILE: %w", err)
+	}
+	limit.Cur = min(wire.OpenFiles, limit.Max)
+	// Not by prlimit: the runtime of this process would give its children what it
+	// has found at its own start.
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("setrlimit RLIMIT_NOFILE: %w", err)
+	}
 	return nil
 }
 

@@ -81,7 +81,10 @@ func serve(stdin, stdout *os.File) error {
 // newServer opens what every command needs. Standard streams are not touched.
 func newServer() (*server, error) {
 	s := &server{oom: openOOMCounter(), pids: openPidCounter(), shells: findShells(), lease: time.Minute}
-	var err error
+	err := limitOpenFiles()
+	if err != nil {
+		return nil, err
+	}
 	if s.kids, err = openOOMScore(); err != nil {
 		return nil, err
 	}

@@ -27,6 +27,9 @@ import (
 // runner image.
 const Version = 4
 
+// OpenFiles is the soft limit of open files that commands begin with (ulimit -n).
+const OpenFiles = 4096
+
 // Magic begins every Hello, so that a stream that is not a runner's is noticed
 // at its first frame.
 const Magic = "sandboxbash-runner"
