@@ -58,7 +58,8 @@ type Command struct {
 	GID    uint32
 
 	// Stdin is read from the command's start to its end, a window ahead of it; nil is
-	// /dev/null. A command that is not started leaves it unread.
+	// /dev/null. A command that is not started leaves it unread. Where it has read
+	// deadlines, one ends a Read that is under way at the command's end, and none is left.
 	Stdin io.Reader
 	// Stdout takes the output in order, from one goroutine at a time. A nil
 	// Stderr merges both streams into it, in true order. An error of Write

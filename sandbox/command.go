@@ -15,12 +15,12 @@ import (
 
 // Command is one command of a session. Zero values are defaults.
 type Command struct {
-	Script string   // at most 10 MiB, not blank, without NUL
-	Args   []string // $1 and so on
-	Shell  string   // "bash" or "sh"; empty: bash
-	Env    []string // K=V, above the session's own
-	Dir    string   // in the container; empty: the workspace; relative to it
-	Stdin  io.Reader
+	Script string    // at most 10 MiB, not blank, without NUL
+	Args   []string  // $1 and so on
+	Shell  string    // "bash" or "sh"; empty: bash
+	Env    []string  // K=V, above the session's own
+	Dir    string    // in the container; empty: the workspace; relative to it
+	Stdin  io.Reader // nil: /dev/null; else as Stdin of exec.Command: unread where the command is not started
 	// Timeout is from the command's start. 0 is none.
 	Timeout   time.Duration
 	Exclusive bool         // refuse while any other command runs in the session

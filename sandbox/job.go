@@ -73,17 +73,6 @@ func noRoom(err error) bool {
 	return ok && e.Cause == exec.CauseResources
 }
 
-// pause waits until a question may be asked again. It reports whether ctx has not
-// ended.
-func pause(ctx context.Context) bool {
-	select {
-	case <-time.After(busyPause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // killSlack is what a kill takes at most beside its grace: the sweep of the
 // runner, and the way there and back.
 const killSlack = 4 * time.Second

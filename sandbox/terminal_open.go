@@ -14,9 +14,19 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec/screen"
 )
 
-// busyPause is between two tries to start a command while commands of other
-// processes take all places of the session.
+// busyPause is between two tries while others take all places, or all processes, of
+// the session.
 const busyPause = 200 * time.Millisecond
+
+// pause waits until a second try makes sense. It reports whether ctx has not ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(busyPause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // open opens the terminal and starts the command on it.
 func (t *Terminal) open(ctx context.Context, opts TerminalOptions) error {
@@ -38,9 +48,7 @@ func (t *Terminal) open(ctx context.Context, opts TerminalOptions) error {
 		case e.Cause != exec.CauseBusy || command.Exclusive:
 			return err
 		}
-		select {
-		case <-time.After(busyPause):
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseCancelled, Err: context.Cause(ctx)}
 		}
 	}
