@@ -14,7 +14,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=20m
 
-.PHONY: help build quickstart test check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
+.PHONY: help build quickstart test kills check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: build ## run every test there is, e2e included (needs an engine)
 	$(GO) test -p 1 $(TESTFLAGS) ./...
 	cd tools/release && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
 
+kills: ## each attack on a kill by each way to kill: more of TestSurvivors than make test takes time for
+	SANDBOXBASH_TEST_KILLS=all $(GO) test $(TESTFLAGS) -run '^TestSurvivors$$' ./sandbox
+
 check: ## what CI runs first; needs no engine
 	@wrong=$$($(TOOL) gofumpt -l .) || exit 1; test -z "$$wrong" || { echo "not formatted (run make fmt): $$wrong"; exit 1; }
 	$(GO) vet ./...
@@ -44,8 +47,9 @@ fmt: ## format all source as `make check` wants it
 e2e: build ## black-box tests of the binary on a real engine
 	$(GO) test -p 1 $(TESTFLAGS) -v ./e2e/...
 
-lint: ## golangci-lint, as pinned in tools/go.mod
+lint: ## golangci-lint, as pinned in tools/go.mod, and the words that our English goes without
 	$(TOOL) golangci-lint run ./...
+	$(GO) test -count=1 -run '^TestWords' ./docs
 
 fuzz: ## each fuzz test for $(FUZZ)
 	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {f[n++]=$$1} /^ok/ {for (i=0;i<n;i++) print $$2, f[i]; n=0}' | \
@@ -86,7 +90,7 @@ cross: ## build for every host we promise
 	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done; done
 	for os in darwin windows; do GOOS=$$os $(GO) vet ./... || exit 1; done
 
-# The release program is a module of its own: what it needs is no dependency of ours.
+# The release program is a module of its own, so that its dependencies are not ours.
 PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
 release: ## build VERSION into dist: archives, packages, image, SBOM, checksums
 	@mkdir -p bin

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"time"
 )
 
@@ -46,39 +45,39 @@ type Serve struct {
 // agentSettings steer what agents are offered.
 func agentSettings() []Setting {
 	return []Setting{
-		{Key: "agent.toolNames", Flag: "tool-name", Kind: List, Holder: "NAME", Usage: "name of a tool that the agent has beside these; may be repeated (default: policy.tools)"},
+		{Key: "agent.toolNames", Flag: "tool-name", Kind: List, Holder: "NAME", Usage: "name of another tool that the agent has; may be repeated (default: policy.tools)"},
 		{Key: "agent.interceptor", Kind: Switch, Default: "false", Usage: "check the agent's commands against the interceptor's rules, as policy.interceptor does"},
-		{Key: "agent.clientTerminal", Kind: Switch, Default: "false", Usage: "run commands outside of the session, in the client's own terminals, where the client offers any"},
+		{Key: "agent.clientTerminal", Kind: Switch, Default: "false", Usage: "run commands outside the session, in the client's own terminals, if the client offers them"},
 		{Key: "agent.terminalTool", Kind: Switch, Default: "true", Usage: "offer the tool terminal over MCP"},
 		{Key: "agent.async", Kind: Switch, Default: "false", Usage: "let the agent start background jobs"},
 		{Key: "agent.maxJobs", Kind: Count, Default: "100", Usage: "background jobs that may run at once, 1 to 100"},
 		{Key: "agent.pollWait", Kind: Choice, Choices: []string{"5s", "10s", "30s", "1m", "5m"}, Default: "30s", Usage: "how long the tool job waits for jobs"},
-		{Key: "agent.autoBackground", Kind: Switch, Default: "false", Usage: "let a command that takes long go on as a background job"},
-		{Key: "agent.autoBackgroundAfter", Kind: Duration, Default: "60s", Usage: "what takes long"},
+		{Key: "agent.autoBackground", Kind: Switch, Default: "false", Usage: "let a command that runs long go on as a background job"},
+		{Key: "agent.autoBackgroundAfter", Kind: Duration, Default: "60s", Usage: "how long a command may run before it becomes a background job"},
 		{Key: "agent.stripHeadTail", Kind: Switch, Default: "false", Usage: "run commands without a last | head or | tail, and say so"},
 		{Key: "agent.extractHeadTail", Kind: Switch, Default: "false", Usage: "make a last | head or | tail a limit on what is shown"},
-		{Key: "agent.minimizer", Kind: Switch, Default: "false", Usage: "shorten outputs that say the same many times"},
-		{Key: "agent.minimizerOnly", Kind: List, Usage: "names of the filters that do so (default: all)"},
-		{Key: "agent.minimizerExcept", Kind: List, Usage: "names of filters that do not"},
-		{Key: "agent.window", Kind: Size, Default: "50k", Usage: "how much of an output's end the agent is shown"},
-		{Key: "agent.head", Kind: Size, Default: "0", Usage: "how much of its begin, beside that"},
-		{Key: "agent.maxTimeout", Kind: Duration, Default: "0s", Usage: "longest timeout that the agent may give a command (0s: that of the contract)"},
-		{Key: "agent.prefix", Usage: "put in front of each command of the agent, with a space"},
-		{Key: "agent.rc", Usage: "file of this machine that a shell reads at its start: its functions, aliases and options are there for every command"},
+		{Key: "agent.minimizer", Kind: Switch, Default: "false", Usage: "shorten repetitive output"},
+		{Key: "agent.minimizerOnly", Kind: List, Usage: "names of the filters to shorten output with (default: all)"},
+		{Key: "agent.minimizerExcept", Kind: List, Usage: "names of the filters not to use"},
+		{Key: "agent.window", Kind: Size, Default: "50k", Usage: "how much of the end of an output the agent is shown"},
+		{Key: "agent.head", Kind: Size, Default: "0", Usage: "how much of the start of an output the agent is shown as well"},
+		{Key: "agent.maxTimeout", Kind: Duration, Default: "0s", Usage: "longest timeout that the agent may give a command (0s: the contract's)"},
+		{Key: "agent.prefix", Usage: "text to put in front of each command of the agent, followed by a space"},
+		{Key: "agent.rc", Usage: "file of this machine that the shell reads when it starts: its functions, aliases and options apply to every command"},
 		{Key: "agent.skills", Kind: List, Usage: "directories of this machine whose subdirectories are skills: what skill://NAME stands for"},
 		{Key: "agent.rules", Kind: List, Usage: "files of this machine that rule://NAME stands for, by their names without extension"},
 		{Key: "agent.memoryRoot", Usage: "directory of this machine that memory://root stands for"},
 	}
 }
 
-// serveSettings say how a server is reached.
+// serveSettings are about how clients reach a server.
 func serveSettings() []Setting {
 	return []Setting{
-		{Key: "serve.http", Flag: "http", Holder: "ADDR", Usage: "serve over HTTP at ADDR, as in 127.0.0.1:8808 (default: on standard input and output)"},
-		{Key: "serve.tls-cert", Flag: "tls-cert", Holder: "FILE", Usage: "certificate of the HTTP server, PEM; needed for an address that other machines can reach"},
-		{Key: "serve.tls-key", Flag: "tls-key", Holder: "FILE", Usage: "its key, PEM"},
-		{Key: "serve.token-file", Flag: "token-file", Holder: "FILE", Usage: "file with the token that HTTP requests have to bear, readable by its owner only (default: one is made, and printed on standard error)"},
-		{Key: "serve.hosts", Flag: "host", Kind: List, Holder: "NAME", Usage: "name by which the HTTP server is addressed, beside localhost; may be repeated"},
+		{Key: "serve.http", Flag: "http", Holder: "ADDR", Usage: "serve over HTTP at ADDR, such as 127.0.0.1:8808 (default: standard input and output)"},
+		{Key: "serve.tls-cert", Flag: "tls-cert", Holder: "FILE", Usage: "certificate of the HTTP server, in PEM; required for an address that other machines can reach"},
+		{Key: "serve.tls-key", Flag: "tls-key", Holder: "FILE", Usage: "private key of the certificate, in PEM"},
+		{Key: "serve.token-file", Flag: "token-file", Holder: "FILE", Usage: "file with the token that HTTP requests must carry, readable by its owner only (default: generate one and print it on standard error)"},
+		{Key: "serve.hosts", Flag: "host", Kind: List, Holder: "NAME", Usage: "name by which clients address the HTTP server, in addition to localhost; may be repeated"},
 		{Key: "serve.log", Flag: "log", Kind: Switch, Default: "false", Usage: "log commands on standard error, without their output"},
 	}
 }
@@ -112,7 +111,7 @@ func (r *reader) agent() Agent {
 	return a
 }
 
-// maxJobs is the most that a session keeps running.
+// maxJobs is the most jobs that a session runs at once.
 const maxJobs = 100
 
 func (r *reader) serve() Serve {
@@ -124,25 +123,4 @@ func (r *reader) serve() Serve {
 		r.bad("serve.tls-cert", "a certificate and its key go together", "give both --tls-cert and --tls-key")
 	}
 	return s
-}
-
-// path is the text of a setting that names a file. In the configuration file it is
-// relative to that; elsewhere it is as it was given.
-func (r *reader) path(key string) string {
-	return r.fromFile(key, r.text(key))
-}
-
-func (r *reader) paths(key string) []string {
-	list := r.list(key)
-	for i := range list {
-		list[i] = r.fromFile(key, list[i])
-	}
-	return list
-}
-
-func (r *reader) fromFile(key, path string) string {
-	if path == "" || filepath.IsAbs(path) || r.origin(key) != r.file || r.file == "" {
-		return path
-	}
-	return filepath.Join(filepath.Dir(r.file), path)
 }

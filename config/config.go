@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Config is the configuration of one process. It is never changed after Load.
+// Config is the configuration of one process. It does not change after Load.
 type Config struct {
-	File string // that was read; "" if there is none
+	File string // the file that was read; "" if none was
 
 	Engine    string
-	Image     string // "" is the default image
+	Image     string // "": the default image
 	Profile   string
 	Network   string
 	Runtime   string
@@ -19,6 +19,7 @@ type Config struct {
 	Workspace string
 	Limits    Limits
 	Session   Session
+	Keep      Keep
 
 	Shell   string
 	Timeout time.Duration // positive
@@ -40,19 +41,21 @@ type Config struct {
 	Metrics   Metrics
 	Log       Log
 
-	CI       string // whose log the output goes to: "auto", a runner's name, or "none"
+	CI       string // CI runner whose commands are neutralised: "auto", a name, or "none"
 	JSON     bool
 	Quiet    bool
 	ExitCode bool // of session diff
 	All      bool // of image rm
 }
 
-// Limits of a session. Zero is the profile's default.
+// Limits are those of a session. A zero field stands for the profile's default.
 type Limits struct {
 	Memory int64 // bytes
 	CPUs   float64
 	Pids   int64
 	Disk   int64 // bytes
+	Home   int64 // bytes
+	Tmp    int64 // bytes
 }
 
 // Session says how long sessions live and what is prepared for them.
@@ -63,7 +66,15 @@ type Session struct {
 	Ahead int
 }
 
-// Run is what a single call says.
+// Keep says which workspaces of sessions that have ended by themselves are kept.
+// If any field is 0, none is kept.
+type Keep struct {
+	For   time.Duration
+	Count int
+	Disk  int64 // bytes
+}
+
+// Run holds per-call settings of run and session exec.
 type Run struct {
 	Dir             string
 	Stdin           bool
@@ -74,15 +85,15 @@ type Run struct {
 	Preview         bool
 }
 
-// Job is what a single question about a job says.
+// Job holds per-call settings of the job commands.
 type Job struct {
 	Follow bool
 }
 
-// Env is what of the environment commands get.
+// Env says which environment variables commands get.
 type Env struct {
-	Pass []string // names
-	Set  []string // K=V
+	Pass []string // names of variables of this process's environment
+	Set  []string // K=V; those of env.unsafe come last
 }
 
 // From says where a secret's value comes from.
@@ -100,31 +111,31 @@ type Secret struct {
 	Name   string `mapstructure:"name"`
 	From   From   `mapstructure:"from"`
 	Source string `mapstructure:"source"` // never ""
-	Inject bool   `mapstructure:"inject"` // commands get it as the variable Name
+	Inject bool   `mapstructure:"inject"` // commands get the value as the variable Name
 }
 
-// Output says what becomes of a command's output.
+// Output bounds a command's output.
 type Output struct {
-	Limit  int64 // bytes; 0: none
-	Window int64 // bytes
+	Limit  int64 // bytes; 0: no limit
+	Window int64 // bytes of each stream in a JSON result
 }
 
-// Report names the files that tell of single commands, "" for none.
+// Report names the files that single commands are reported to; "" is none.
 type Report struct {
 	JUnit   string
-	Summary string // "auto": the CI runner's
+	Summary string // "auto": the file that the CI runner names
 }
 
 // Build says how images are built.
 type Build struct {
-	Base    string   // "": the Dockerfile's
+	Base    string   // "": the Dockerfile's own
 	Args    []string // NAME=VALUE
-	Network string   // "engine": what it gives; "host" or "none"
+	Network string   // "engine" (the engine's default), "host" or "none"
 }
 
-// Artifacts says what is kept of output. Sizes are in bytes.
+// Artifacts says which outputs are kept. Sizes are in bytes.
 type Artifacts struct {
-	Dir        string // "" is the default
+	Dir        string // "": the default
 	Mode       string
 	Retention  time.Duration
 	Max        int64
@@ -137,7 +148,7 @@ type Artifacts struct {
 // Policy says which scripts may run.
 type Policy struct {
 	Contract    string
-	JSONL       bool     // many scripts are read from standard input
+	JSONL       bool     // read many scripts from standard input
 	Checks      []string // nil: those of the contract
 	Sets        []string
 	Mode        string
@@ -145,10 +156,10 @@ type Policy struct {
 	Interceptor bool
 	Match       string
 	Tools       []string
-	Rules       []Rule // nil: the defaults
+	Rules       []Rule // nil: the default rules
 }
 
-// Rule of the interceptor.
+// Rule is a rule of the interceptor.
 type Rule struct {
 	ID      string `mapstructure:"id"` // may be ""
 	Pattern string `mapstructure:"pattern"`
@@ -157,49 +168,54 @@ type Rule struct {
 	Message string `mapstructure:"message"`
 }
 
-// Error says what is wrong with the configuration, and where. It never holds
-// the value of a list or of a secret.
+// Error says what is wrong with one setting, and where its value comes from. It
+// never holds the value of a list or of a secret.
 type Error struct {
-	Key    string
-	Origin string // a flag, a variable or a file
+	Key    string // "" for a per-call setting
+	Origin string // the flag, variable or file
 	Text   string // what is wrong
 	Hint   string // what is accepted
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s (from %s): %s", e.Key, e.Origin, e.Text)
+	where := e.Origin
+	if e.Key != "" {
+		where = fmt.Sprintf("%s (from %s)", e.Key, e.Origin)
+	}
+	text := where + ": " + e.Text
 	if e.Hint != "" {
 		text += ": " + e.Hint
 	}
 	return text
 }
 
-// build reads every setting. All that is wrong is reported at once.
+// build reads every setting. Its error joins all faults.
 func (r *reader) build() (*Config, error) {
 	c := &Config{
 		File:   r.file,
-		Engine: r.text("engine"), Image: r.text("image"), Profile: r.text("profile"), Network: r.text("network"),
-		Runtime: r.text("runtime"), User: r.text("user"), Workspace: r.text("workspace"),
+		Engine: r.engine(), Image: r.text("image"), Profile: r.text("profile"), Network: r.text("network"),
+		Runtime: r.text("runtime"), User: r.text("user"), Workspace: r.workspace(),
 		Limits: Limits{
 			Memory: r.size("limits.memory"), CPUs: r.number("limits.cpus"),
-			Pids: r.count("limits.pids"), Disk: r.size("limits.disk"),
+			Pids: r.count("limits.pids"), Disk: r.size("limits.disk"), Home: r.size("limits.home"), Tmp: r.size("limits.tmp"),
 		},
 		Session: Session{
 			ID: r.text("session.id"), Idle: r.duration("session.idle"),
 			Warm: int(r.count("session.warm")), Ahead: int(r.count("session.ahead")),
 		},
+		Keep:  Keep{For: r.duration("keep.for"), Count: int(r.count("keep.count")), Disk: r.size("keep.disk")},
 		Shell: r.text("shell"), Timeout: r.duration("timeout"), Grace: r.duration("grace"),
 		Job: Job{Follow: r.on("job.follow")},
 		Run: Run{
 			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), Background: r.on("run.background"),
-			BackgroundAfter: r.duration("run.background-after"), File: r.text("run.file"), Preview: r.on("run.preview"),
+			BackgroundAfter: r.duration("run.background-after"), File: r.pathOr("run.file", "-"), Preview: r.on("run.preview"),
 		},
 		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
 		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
 		Build:  Build{Base: r.text("build.base"), Args: r.list("build.args"), Network: r.text("build.network")},
-		Report: Report{JUnit: r.text("report.junit"), Summary: r.text("report.summary")},
+		Report: Report{JUnit: r.path("report.junit"), Summary: r.pathOr("report.summary", "auto")},
 		Artifacts: Artifacts{
-			Dir: r.text("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
+			Dir: r.path("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
 			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),
 			Bytes: r.text("artifacts.bytes"), Lines: r.text("artifacts.lines"),
 		},
@@ -218,7 +234,7 @@ func (r *reader) build() (*Config, error) {
 	return c, nil
 }
 
-// Bounds of settings that have some beside their kind's.
+// Bounds of single settings, in addition to those of their kind.
 const (
 	maxWindow = 64 << 20 // bytes, kept in memory for each stream
 	maxWarm   = 64       // sessions

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +29,8 @@ func write(t *testing.T, text string) string {
 func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	for s := range config.Settings() {
+	for s := range config.Flags() {
 		switch {
-		case s.Flag == "":
 		case s.Kind == config.Switch:
 			set.Bool(s.Flag, false, "")
 		case s.Kind == config.List, s.Kind == config.Lines:
@@ -57,10 +57,11 @@ func TestDefaults(t *testing.T) {
 		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
+		Keep:    config.Keep{For: 24 * time.Hour, Count: 10, Disk: 10 << 30},
 		Build:   config.Build{Network: "engine"},
 		Output:  config.Output{Window: 50 << 10},
 		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
-		PTY:     config.PTY{KillKeys: "esc esc", Size: "80x24"},
+		PTY:     config.PTY{KillKeys: "none", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},
@@ -226,12 +227,12 @@ func TestErrorTexts(t *testing.T) {
 		{
 			"flag",
 			config.Source{Flags: flags(t, "--memory=5q")},
-			`limits.memory (from --memory): "5q" is no size: give bytes, or a number with a unit k, m, g or t, as in 512m or 2g`,
+			`limits.memory (from --memory): "5q" is not a size: give bytes, or a number with a unit k, m, g or t, as in 512m or 2g`,
 		},
 		{
 			"variable",
 			config.Source{Environ: []string{"SANDBOXBASH_GRACE=x"}},
-			`grace (from SANDBOXBASH_GRACE): "x" is no duration: give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds`,
+			`grace (from SANDBOXBASH_GRACE): "x" is not a duration: give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds`,
 		},
 		{
 			"choice",
@@ -323,6 +324,23 @@ func TestLists(t *testing.T) {
 
 // Nothing that looks like a secret is passed on by name, and errors about the
 // environment never repeat a value.
+func loader(name, value string) bool { return name == "LD_PRELOAD" && value != "" }
+
+// What is said to be meant is taken, behind what is not; what is not there, or empty,
+// loads nothing.
+func TestEnvUnsafe(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load(config.Source{
+		Flags: flags(t, "--env-unsafe", "LD_PRELOAD=x", "--env", "A=b"), Environ: []string{"SANDBOXBASH_ENV_PASS=LD_PRELOAD"}, LoadsCode: loader,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"A=b", "LD_PRELOAD=x"}; !slices.Equal(got.Env.Set, want) {
+		t.Errorf("Set = %q; want %q", got.Env.Set, want)
+	}
+}
+
 func TestEnvironmentRules(t *testing.T) {
 	t.Parallel()
 	const value = "hunter2-hunter2"
@@ -336,10 +354,14 @@ func TestEnvironmentRules(t *testing.T) {
 		{"bad name", config.Source{Flags: flags(t, "--env", "1A="+value)}, "Invalid bash env name: \"1A\""},
 		{"no name", config.Source{Flags: flags(t, "--env", "="+value)}, "Invalid bash env name: \"\""},
 		{"no value", config.Source{Flags: flags(t, "--env", "HOME")}, "HOME has no value"},
+		{"loader", config.Source{Flags: flags(t, "--env", "LD_PRELOAD="+value)}, "--env-unsafe"},
+		{"loader of a variable", config.Source{Environ: []string{"SANDBOXBASH_ENV_SET=A=b\nLD_PRELOAD=" + value}}, "env.unsafe"},
+		{"loader passed on", config.Source{Environ: []string{"SANDBOXBASH_ENV_PASS=LD_PRELOAD", "LD_PRELOAD=" + value}}, "env.unsafe"},
+		{"meant, with a bad name", config.Source{Flags: flags(t, "--env-unsafe", "1A="+value)}, "Invalid bash env name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.src.SecretName = secretLooking
+			test.src.SecretName, test.src.LoadsCode = secretLooking, loader
 			_, err := config.Load(test.src)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Load() = %v; want %q in it", err, test.want)

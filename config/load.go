@@ -14,36 +14,39 @@ import (
 	"github.com/spf13/viper"
 )
 
-// Source is what a configuration is made from. Package config looks at nothing
-// else: not at the process's environment, and not at the current directory but
-// for a relative File.
+// Source is everything that a configuration is made from. Package config reads
+// neither the process's environment nor, except for a relative File, its current
+// directory.
 type Source struct {
-	// Dir is the user's directory for configuration, in which sandboxbash's may
-	// lie; "" or a relative one is none.
+	// Dir is the user's configuration directory. If it is "" or relative, it is
+	// not used.
 	Dir string
-	// File is the file to read, which must then exist; "" is the one that the
-	// variable SANDBOXBASH_CONFIG names, or sandboxbash/config.yaml in Dir if
-	// that exists.
+	// File is the file to read, which must exist. If it is "", Load reads the file
+	// that the variable SANDBOXBASH_CONFIG names, or else sandboxbash/config.yaml
+	// in Dir if that exists.
 	File    string
 	Environ []string       // K=V
 	Flags   *pflag.FlagSet // as parsed; nil: none
-	// SecretName tells names of variables that hold secrets: env.pass may not
-	// have them. Nil tells none.
+	Home    string         // the user's home directory, for ~; "" if there is none
+	// SecretName reports whether a variable of this name probably holds a secret;
+	// env.pass refuses such names. If it is nil, no name does.
 	SecretName func(name string) bool
+	// LoadsCode reports whether a variable makes programs load or run something;
+	// only env.unsafe accepts such a variable. If it is nil, none does.
+	LoadsCode func(name, value string) bool
 }
 
 // maxFile bounds a configuration file.
 const maxFile = 1 << 20 // bytes
 
-// Load reads and checks the configuration. The error is made of *Error and of
-// *UnknownKeyError where the configuration itself is wrong.
+// Load reads and checks the configuration. Where the configuration itself is
+// wrong, the error joins one *Error or *UnknownKeyError for each fault.
 func Load(src Source) (*Config, error) {
 	r := &reader{
-		v: viper.New(), inFile: map[string]bool{}, inEnv: map[string]string{}, flags: map[string]*pflag.Flag{},
-		secretName: src.SecretName, failed: map[string]bool{},
+		v: viper.New(), home: src.Home, inFile: map[string]bool{}, inEnv: map[string]string{}, flags: map[string]*pflag.Flag{},
+		secretName: src.SecretName, loadsCode: src.LoadsCode, environ: src.Environ, failed: map[string]bool{},
 	}
-	settings := Settings()
-	for s := range settings {
+	for _, s := range known().all {
 		if s.Default != "" {
 			r.v.SetDefault(s.Key, s.Default)
 		}
@@ -52,8 +55,8 @@ func Load(src Source) (*Config, error) {
 	if err := r.readFile(src, env); err != nil {
 		return nil, err
 	}
-	for s := range settings {
-		if value := env[s.Env()]; value != "" {
+	for _, s := range known().all {
+		if value := env[s.Env()]; value != "" && !s.PerCall {
 			r.inEnv[s.Key] = value
 			// Above the file, below the flags.
 			if err := r.v.MergeConfigMap(nested(s.Key, value)); err != nil {
@@ -65,6 +68,21 @@ func Load(src Source) (*Config, error) {
 		}
 	}
 	return r.build()
+}
+
+// Secrets returns the secrets that a source's file lists, so that they can be masked
+// in messages about a configuration that Load refuses. Entries that are wrong
+// themselves are left out.
+func Secrets(src Source) (list []Secret, file string) {
+	r := &reader{v: viper.New(), inFile: map[string]bool{}, failed: map[string]bool{}}
+	_ = r.readFile(src, environment(src.Environ)) // Load tells what is wrong with it
+	for i, s := range r.listedSecrets() {
+		errs := len(r.errs)
+		if r.checkSecret(i, &s, map[string]bool{}); len(r.errs) == errs {
+			list = append(list, s)
+		}
+	}
+	return list, r.file
 }
 
 func (r *reader) bind(flags *pflag.FlagSet, s Setting) error {
@@ -91,26 +109,35 @@ func environment(environ []string) map[string]string {
 	return env
 }
 
-// testPrefix begins variables that steer this project's own tests.
+// testPrefix is the prefix of variables for this project's own tests.
 const testPrefix = EnvPrefix + "TEST_"
 
-// UnknownVariables returns the variables that begin like ours and are none,
-// each with the one that is probably meant, or "".
+// UnknownVariables returns the variables that have our prefix but belong to no
+// setting. The value of each is the flag that it is named after, as in --all, else
+// the variable that was probably meant, else "".
 func UnknownVariables(environ []string) map[string]string {
-	known := []string{EnvFile}
-	for s := range Settings() {
-		known = append(known, s.Env())
+	names := []string{EnvFile}
+	perCall := map[string]string{}
+	for _, s := range known().all {
+		if s.PerCall {
+			perCall[s.variable()] = "--" + s.Flag
+		} else {
+			names = append(names, s.Env())
+		}
 	}
 	unknown := map[string]string{}
 	for name := range environment(environ) {
-		if !slices.Contains(known, name) && !strings.HasPrefix(name, testPrefix) {
-			unknown[name] = nearest(name, known)
+		if slices.Contains(names, name) || strings.HasPrefix(name, testPrefix) {
+			continue
+		}
+		if unknown[name] = perCall[name]; unknown[name] == "" {
+			unknown[name] = nearest(name, names)
 		}
 	}
 	return unknown
 }
 
-// nested makes the tables that lead to a key.
+// nested returns the nested tables in which key has the value.
 func nested(key string, value any) map[string]any {
 	first, rest, deeper := strings.Cut(key, ".")
 	if deeper {
@@ -119,7 +146,7 @@ func nested(key string, value any) map[string]any {
 	return map[string]any{first: value}
 }
 
-// readFile reads the one file that there may be.
+// readFile reads the configuration file, if there is one.
 func (r *reader) readFile(src Source, env map[string]string) error {
 	path, asked := src.File, true
 	if path == "" {
@@ -131,7 +158,10 @@ func (r *reader) readFile(src Source, env map[string]string) error {
 	if path == "" {
 		return nil
 	}
-	path, err := filepath.Abs(path)
+	path, err := r.expandHome(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
@@ -153,29 +183,30 @@ func (r *reader) readFile(src Source, env map[string]string) error {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	r.file = path
-	if err := r.knownKeys(file); err != nil {
-		return err
-	}
-	return r.v.MergeConfigMap(file.AllSettings())
+	return errors.Join(r.knownKeys(file), r.v.MergeConfigMap(file.AllSettings()))
 }
 
-// UnknownKeyError says that a file has a key that means nothing.
+// UnknownKeyError reports a key in the file that belongs to no lasting setting.
 type UnknownKeyError struct {
 	Key     string
 	File    string
 	Nearest string // the key that is probably meant, or ""
+	Flag    string // if the key is that of a per-call setting, its flag; or ""
 }
 
 func (e *UnknownKeyError) Error() string {
 	text := fmt.Sprintf("%s: unknown key %s", e.File, shown(e.Key))
-	if e.Nearest != "" {
+	switch {
+	case e.Flag != "":
+		text += fmt.Sprintf(" (it applies to a single call: give --%s)", e.Flag)
+	case e.Nearest != "":
 		text += fmt.Sprintf(" (did you mean %s?)", e.Nearest)
 	}
 	return text
 }
 
-// knownKeys remembers which keys the file has, and refuses those that no
-// setting has.
+// knownKeys records which keys the file has, and returns an error for those that
+// no lasting setting has.
 func (r *reader) knownKeys(file *viper.Viper) error {
 	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey}
 	for s := range Settings() {
@@ -187,8 +218,13 @@ func (r *reader) knownKeys(file *viper.Viper) error {
 	for _, key := range keys {
 		r.inFile[known[key]] = true
 		if known[key] == "" {
-			like := nearest(key, slices.Sorted(maps.Keys(known)))
-			errs = append(errs, &UnknownKeyError{Key: key, File: r.file, Nearest: known[like]})
+			bad := &UnknownKeyError{Key: key, File: r.file}
+			if s, ok := Lookup(key); ok { // keys of single calls are in lower case
+				bad.Flag = s.Flag
+			} else {
+				bad.Nearest = known[nearest(key, slices.Sorted(maps.Keys(known)))]
+			}
+			errs = append(errs, bad)
 		}
 	}
 	return errors.Join(errs...)

@@ -6,7 +6,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 )
 
-// policy reads what says which scripts may run.
+// policy reads the settings about which scripts may run.
 func (r *reader) policy() Policy {
 	p := Policy{
 		Contract: r.text("policy.contract"), JSONL: r.on("policy.jsonl"), Checks: r.list("policy.checks"), Sets: r.list("policy.sets"),
@@ -23,8 +23,8 @@ func (r *reader) policy() Policy {
 	return p
 }
 
-// rules reads the interceptor's. Whether their patterns compile is not known
-// here: by default those that do not are left out, and that is no error.
+// rules reads the interceptor's rules. It does not compile their patterns: by
+// default a rule that does not compile is left out later, which is not an error.
 func (r *reader) rules() []Rule {
 	raw := r.v.Get(rulesKey)
 	if raw == nil {

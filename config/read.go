@@ -16,19 +16,23 @@ import (
 	"github.com/spf13/viper"
 )
 
-// reader takes settings from their sources and remembers what was wrong.
+// reader reads settings from their sources and collects errors.
 type reader struct {
 	v          *viper.Viper
+	home       string                 // "" if there is none
 	file       string                 // "" if none was read
 	inFile     map[string]bool        // keys
 	inEnv      map[string]string      // key: value
 	flags      map[string]*pflag.Flag // key: flag that was given
+	loadsCode  func(name, value string) bool
+	environ    []string
 	secretName func(string) bool
 	failed     map[string]bool // keys
 	errs       []error
 }
 
-// origin says where the value of a key came from.
+// origin names the source of a key's value: a flag, a variable, the file, or the
+// default.
 func (r *reader) origin(key string) string {
 	s, _ := Lookup(key)
 	if f := r.flags[key]; f != nil {
@@ -43,16 +47,20 @@ func (r *reader) origin(key string) string {
 	return "the default"
 }
 
-// bad remembers an error, the first of each key.
+// bad records an error. Only the first error of each key is kept.
 func (r *reader) bad(key, text, hint string) {
 	if r.failed[key] {
 		return
 	}
 	r.failed[key] = true
-	r.errs = append(r.errs, &Error{Key: key, Origin: r.origin(key), Text: text, Hint: hint})
+	bad := &Error{Key: key, Origin: r.origin(key), Text: text, Hint: hint}
+	if s, _ := Lookup(key); s.PerCall {
+		bad.Key = "" // only the flag is documented
+	}
+	r.errs = append(r.errs, bad)
 }
 
-// maxShown bounds what an error repeats of a value.
+// maxShown is how much of a value an error repeats.
 const maxShown = 64 // bytes
 
 func shown(value string) string {
@@ -62,7 +70,7 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// text returns the value of a setting of one value.
+// text returns the value of a setting that has a single value.
 func (r *reader) text(key string) string {
 	var value string
 	switch v := r.v.Get(key).(type) {
@@ -92,7 +100,7 @@ func (r *reader) size(key string) int64 {
 	}
 	n, err := units.RAMInBytes(value)
 	if err != nil || n < 0 {
-		r.bad(key, shown(value)+" is no size", "give bytes, or a number with a unit k, m, g or t, as in 512m or 2g")
+		r.bad(key, shown(value)+" is not a size", "give bytes, or a number with a unit k, m, g or t, as in 512m or 2g")
 		return 0
 	}
 	return n
@@ -105,7 +113,7 @@ func (r *reader) count(key string) int64 {
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 0 {
-		r.bad(key, shown(value)+" is no count", "give a whole number from 0 on, as in 512")
+		r.bad(key, shown(value)+" is not a count", "give a whole number from 0 on, as in 512")
 		return 0
 	}
 	return n
@@ -118,7 +126,7 @@ func (r *reader) number(key string) float64 {
 	}
 	n, err := strconv.ParseFloat(value, 64)
 	if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
-		r.bad(key, shown(value)+" is no number", "give a number from 0 on, as in 2 or 1.5")
+		r.bad(key, shown(value)+" is not a number", "give a number from 0 on, as in 2 or 1.5")
 		return 0
 	}
 	return n
@@ -137,7 +145,7 @@ func (r *reader) duration(key string) time.Duration {
 	value := r.text(key)
 	d, ok := parseDuration(value)
 	if !ok {
-		r.bad(key, shown(value)+" is no duration", "give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds")
+		r.bad(key, shown(value)+" is not a duration", "give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds")
 	}
 	return d
 }
@@ -162,7 +170,7 @@ func parseDuration(text string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// list returns the values of a setting of many.
+// list returns the values of a setting that is a list.
 func (r *reader) list(key string) []string {
 	values := r.values(key)
 	s, _ := Lookup(key)
@@ -174,7 +182,7 @@ func (r *reader) list(key string) []string {
 	return values
 }
 
-// given reports whether a source above the defaults has the key.
+// given reports whether the file, a variable or a flag sets the key.
 func (r *reader) given(key string) bool {
 	_, env := r.inEnv[key]
 	return r.flags[key] != nil || env || r.inFile[key]
@@ -227,21 +235,22 @@ func (r *reader) values(key string) []string {
 	return out
 }
 
-// envName is the grammar of environment names that a command may be given.
+// envName matches the names of environment variables that a command can be given.
 var envName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
 
-// validateEnv refuses what would let a secret in unnoticed. Values are never
-// repeated.
+// validateEnv refuses variables that hold a secret or that make programs load code,
+// and appends those of env.unsafe. Its errors never repeat a value.
 func (r *reader) validateEnv(c *Config) {
 	for _, kv := range c.Env.Set {
-		name, _, ok := strings.Cut(kv, "=")
-		switch {
-		case !ok && envName.MatchString(name):
-			r.bad("env.set", name+" has no value", "give "+name+"=VALUE, or name it in env.pass to pass this environment's value on")
-		case !envName.MatchString(name):
-			r.bad("env.set", "Invalid bash env name: "+shownName(name), "names have letters, digits and _, and begin with no digit")
+		if name, value, ok := r.variable("env.set", kv); ok && r.loads(name, value) {
+			r.bad("env.set", name+" makes programs load or run something", "if that is meant give it by --env-unsafe, or in env.unsafe")
 		}
 	}
+	unsafe := r.list("env.unsafe")
+	for _, kv := range unsafe {
+		r.variable("env.unsafe", kv)
+	}
+	c.Env.Set = append(slices.Clip(c.Env.Set), unsafe...)
 	for _, name := range c.Env.Pass {
 		switch {
 		case !envName.MatchString(name):
@@ -249,20 +258,58 @@ func (r *reader) validateEnv(c *Config) {
 		case r.secretName != nil && r.secretName(name):
 			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked",
 				fmt.Sprintf("take it out and add it to the configuration file as `secrets: [{name: %s, from: env, inject: true}]`", name))
+		case r.loads(name, r.inherited(name)):
+			r.bad("env.pass", name+" makes programs load or run something", "if that is meant give it with its value by --env-unsafe, or in env.unsafe")
 		}
 	}
 }
 
-// shownName shows a bad name up to anything that may be a value.
+// variable splits an entry of the form NAME=VALUE, and refuses any other form.
+func (r *reader) variable(key, kv string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(kv, "=")
+	switch {
+	case !ok && envName.MatchString(name):
+		r.bad(key, name+" has no value", "give "+name+"=VALUE, or name it in env.pass to pass this environment's value on")
+	case !envName.MatchString(name):
+		r.bad(key, "Invalid bash env name: "+shownName(name), "names have letters, digits and _, and begin with no digit")
+		ok = false
+	}
+	return name, value, ok
+}
+
+func (r *reader) loads(name, value string) bool {
+	return r.loadsCode != nil && r.loadsCode(name, value)
+}
+
+// inherited returns the value of a variable of this process's environment.
+func (r *reader) inherited(name string) string {
+	for _, kv := range r.environ {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// shownName quotes a bad name, without anything after it that may be a value.
 func shownName(name string) string {
 	name, _, _ = strings.Cut(name, "=")
 	return shown(name)
 }
 
-// secretNameForm is what a mask can show; see package sink.
+// secretNameForm matches names that a mask can show; see package sink.
 var secretNameForm = regexp.MustCompile(`\A[A-Za-z0-9_.-]{1,128}\z`)
 
 func (r *reader) secrets() []Secret {
+	list := r.listedSecrets()
+	seen := map[string]bool{}
+	for i := range list {
+		r.checkSecret(i, &list[i], seen)
+	}
+	return list
+}
+
+func (r *reader) listedSecrets() []Secret {
 	raw := r.v.Get(secretsKey)
 	if raw == nil {
 		return nil
@@ -273,13 +320,9 @@ func (r *reader) secrets() []Secret {
 		err = dec.Decode(raw)
 	}
 	if err != nil {
-		// The decoder's words repeat values.
+		// The decoder's error repeats values, so it is not shown.
 		r.badSecret("it is not understood", "give a list of {name, from: env|file|command, source, inject: true|false}, and nothing else")
 		return nil
-	}
-	seen := map[string]bool{}
-	for i := range list {
-		r.checkSecret(i, &list[i], seen)
 	}
 	return list
 }
@@ -306,8 +349,13 @@ func (r *reader) checkSecret(i int, s *Secret, seen map[string]bool) {
 			s.Source = s.Name
 		}
 	case FromFile:
-		if s.Source != "" && !filepath.IsAbs(s.Source) {
-			s.Source = filepath.Join(filepath.Dir(r.file), s.Source)
+		source, err := r.expandHome(s.Source)
+		if err != nil {
+			r.badSecret(s.Name+": "+err.Error(), "")
+			return
+		}
+		if s.Source = source; source != "" && !filepath.IsAbs(source) {
+			s.Source = filepath.Join(filepath.Dir(r.file), source)
 		}
 	case FromCommand:
 	default:

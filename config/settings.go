@@ -1,11 +1,11 @@
-// Package config is the typed configuration of the command line. It comes from
-// defaults, one file, the environment and flags, each above the one before, and
-// is checked once, when it is loaded: an unknown key or a bad value stops the
-// program and says where it came from.
+// Package config is the typed configuration of the command line. Load merges
+// the defaults, one file, the environment and the flags, in increasing order of
+// precedence, and checks the result once: an unknown key or a bad value stops
+// the program, with an error that says where it came from.
 //
-// No file is read but the one of the user's configuration directory and the one
-// that the user names: what lies in a workspace or in the current directory may
-// be hostile.
+// The only files read are the one that the user names and the one in the user's
+// configuration directory. Files in a workspace or in the current directory may
+// be hostile and are never read.
 package config
 
 import (
@@ -32,28 +32,40 @@ const (
 	Lines         // texts that may hold commas; in the environment one a line
 )
 
-// Setting is one key of the configuration. Every flag of every command is a
-// Setting, so that it has a key and a variable too.
+// Setting is one value of the configuration. A lasting setting has a key in the
+// file and a variable, and perhaps a flag. A per-call setting is a flag and nothing
+// else, so that nothing left in a file or an environment makes `image rm` remove
+// every image.
 type Setting struct {
-	Key     string // as in the file, levels separated by dots
+	Key     string // as in the file, levels separated by dots; unique
+	PerCall bool   // the setting is a flag only: no key in the file, no variable
 	Flag    string // long name; "" if there is none
 	Short   string // one letter; "" if there is none
 	Kind    Kind
-	Default string   // "" is no value
+	Default string   // "" if there is none
 	Choices []string // of Choice; of List, if there are any
-	Holder  string   // what a flag's value is called in help, as in "DIR"
+	Holder  string   // placeholder of the flag's value in help, as in "DIR"
 	Usage   string   // one line, lower case
 }
 
-// EnvPrefix begins the names of all variables of ours.
+// EnvPrefix is the prefix of all our environment variables.
 const EnvPrefix = "SANDBOXBASH_"
 
 // EnvFile is the variable that names the configuration file.
 const EnvFile = EnvPrefix + "CONFIG"
 
-// Env returns the name of the variable that holds the setting: SANDBOXBASH_RUN_CWD
-// for run.cwd, SANDBOXBASH_AGENT_TOOL_NAMES for agent.toolNames.
+// Env returns the name of the setting's environment variable: SANDBOXBASH_RUN_CWD
+// for run.cwd, SANDBOXBASH_AGENT_TOOL_NAMES for agent.toolNames. It returns "" for
+// a per-call setting, which has none.
 func (s Setting) Env() string {
+	if s.PerCall {
+		return ""
+	}
+	return s.variable()
+}
+
+// variable returns the name of the setting's variable, also for a per-call setting.
+func (s Setting) variable() string {
 	var b strings.Builder
 	for _, r := range s.Key {
 		switch {
@@ -67,7 +79,7 @@ func (s Setting) Env() string {
 	return EnvPrefix + b.String()
 }
 
-// Lookup returns the setting of a key, or of a flag with Flag names.
+// Lookup returns the setting with a key.
 func Lookup(key string) (Setting, bool) {
 	at, ok := known().at[key]
 	if !ok {
@@ -76,16 +88,28 @@ func Lookup(key string) (Setting, bool) {
 	return known().all[at], true
 }
 
-// Settings returns all settings but secrets and policy.rules, which are lists of
-// tables and in the file only.
-func Settings() iter.Seq[Setting] { return slices.Values(known().all) }
+// Settings returns all lasting settings except secrets and policy.rules, which are
+// lists of tables and exist in the file only.
+func Settings() iter.Seq[Setting] { return slices.Values(known().lasting) }
 
-type settings struct {
-	all []Setting
-	at  map[string]int // by key
+// Flags returns all settings that have a flag, per-call settings included.
+func Flags() iter.Seq[Setting] {
+	return func(yield func(Setting) bool) {
+		for _, s := range known().all {
+			if s.Flag != "" && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
-// known is made once: every flag and every value of every start asks for it.
+type settings struct {
+	all     []Setting
+	lasting []Setting
+	at      map[string]int // by key, in all
+}
+
+// known is computed once, because every flag and every value is looked up in it.
 var known = sync.OnceValue(func() settings {
 	k := settings{
 		all: slices.Concat(
@@ -94,97 +118,106 @@ var known = sync.OnceValue(func() settings {
 	}
 	for i, s := range k.all {
 		k.at[s.Key] = i
+		if !s.PerCall {
+			k.lasting = append(k.lasting, s)
+		}
 	}
 	return k
 })
 
 func sessionSettings() []Setting {
 	return []Setting{
-		{Key: "engine", Flag: "engine", Holder: "ADDRESS", Usage: "where the container engine is, as in unix:///var/run/docker.sock (default: as the docker command finds it)"},
+		{Key: "engine", Flag: "engine", Holder: "ADDRESS", Usage: "address of the container engine, such as unix:///var/run/docker.sock (default: as the docker command finds it)"},
 		{Key: "image", Flag: "image", Holder: "REF", Usage: "image to start from: a reference, an image ID, or host for a snapshot of this machine's programs (default: debian:stable-slim, else host)"},
 		{Key: "profile", Flag: "profile", Kind: Choice, Choices: []string{"strict", "dev"}, Default: "strict", Usage: "strict: an ordinary user on a read-only root; dev: uid 0 in the container, for installing packages"},
-		{Key: "network", Flag: "network", Kind: Choice, Choices: []string{"none", "bridge"}, Default: "none", Usage: "what commands can reach: none, or whatever the engine's bridge reaches"},
-		{Key: "runtime", Flag: "runtime", Holder: "NAME", Usage: "OCI runtime of the engine, as in runsc (default: the engine's)"},
-		{Key: "user", Flag: "user", Holder: "UID[:GID]", Usage: "numeric user of the commands (default: the profile's, or the owner of a bound directory)"},
+		{Key: "network", Flag: "network", Kind: Choice, Choices: []string{"none", "bridge"}, Default: "none", Usage: "network of the session: none, or the engine's bridge"},
+		{Key: "runtime", Flag: "runtime", Holder: "NAME", Usage: "OCI runtime of the engine, such as runsc (default: the engine's)"},
+		{Key: "user", Flag: "user", Holder: "UID[:GID]", Usage: "numeric user and group that commands run as (default: the profile's, or the owner of a bound directory)"},
 		{Key: "workspace", Flag: "workspace", Holder: "SPEC", Default: "volume", Usage: "working directory: copy:DIR, bind:DIR[:ro][:at=PATH], or volume for an empty one"},
-		{Key: "limits.memory", Flag: "memory", Kind: Size, Holder: "SIZE", Usage: "memory of the session, swap included (default 2g)"},
-		{Key: "limits.cpus", Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, as in 1.5 (default 2)"},
+		{Key: "limits.memory", Flag: "memory", Kind: Size, Holder: "SIZE", Usage: "memory of the session, including swap (default 2g)"},
+		{Key: "limits.cpus", Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, such as 1.5 (default 2)"},
 		{Key: "limits.pids", Flag: "pids", Kind: Count, Holder: "N", Usage: "processes and threads of the session (default 512; 4096 in profile dev)"},
-		{Key: "limits.disk", Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is no bind; it is then kept in memory (default: no limit, on disk)"},
-		{Key: "build.base", Flag: "base", Holder: "REF", Usage: "image that a built image begins with: the Dockerfile's argument BASE"},
-		{Key: "build.args", Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "argument of a Dockerfile, as in http_proxy=...; may be repeated"},
-		{Key: "build.network", Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of what a Dockerfile runs: what the engine gives it, that of its machine, or none"},
-		{Key: "session.id", Flag: "session", Holder: "ID", Usage: "session, by its id or the begin of one"},
-		{Key: "session.idle", Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "how long a session lives without a word from anybody"},
-		{Key: "session.warm", Kind: Count, Default: "0", Usage: "sessions that a long-lived process keeps prepared"},
-		{Key: "session.ahead", Kind: Count, Default: "1", Usage: "runners that a long-lived process keeps open in each session"},
+		{Key: "limits.disk", Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is not a bind; the workspace is then kept in memory (default: no limit, on disk)"},
+		{Key: "limits.home", Flag: "home", Kind: Size, Holder: "SIZE", Usage: "size of the home directory, kept in memory (default: a quarter of the memory, at most 512m; none in profile dev)"},
+		{Key: "limits.tmp", Flag: "tmp", Kind: Size, Holder: "SIZE", Usage: "size of /tmp, kept in memory (default: a quarter of the memory, at most 512m)"},
+		{Key: "build.base", Flag: "base", Holder: "REF", Usage: "base image to build on: the Dockerfile's argument BASE"},
+		{Key: "build.args", Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "build argument, such as http_proxy=...; may be repeated"},
+		{Key: "build.network", Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of the build: the engine's default, its host's, or none"},
+		{Key: "session.id", Flag: "session", Holder: "ID", Usage: "session, by its id or the start of its id"},
+		{Key: "session.idle", Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long"},
+		{Key: "session.warm", Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
+		{Key: "session.ahead", Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
+		{Key: "keep.for", Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
+		{Key: "keep.count", Kind: Count, Default: "10", Usage: "number of such workspaces to keep on an engine, newest first (0: none)"},
+		{Key: "keep.disk", Kind: Size, Default: "10g", Usage: "disk space that such workspaces may take together (0: none are kept)"},
 	}
 }
 
 func commandSettings() []Setting {
 	return []Setting{
 		{Key: "shell", Flag: "shell", Kind: Choice, Choices: []string{"bash", "sh"}, Default: "bash", Usage: "shell that runs the script"},
-		{Key: "timeout", Flag: "timeout", Kind: Duration, Default: "300s", Holder: "D", Usage: "time that the command has, of any length"},
-		{Key: "grace", Flag: "grace", Kind: Duration, Default: "250ms", Holder: "D", Usage: "time between SIGTERM and SIGKILL when a command is ended"},
+		{Key: "timeout", Flag: "timeout", Kind: Duration, Default: "300s", Holder: "D", Usage: "kill the command after this long"},
+		{Key: "grace", Flag: "grace", Kind: Duration, Default: "250ms", Holder: "D", Usage: "time from SIGTERM to SIGKILL when a command is killed"},
 		{Key: "run.cwd", Flag: "cwd", Holder: "DIR", Usage: "working directory in the session (default: the workspace; relative to it)"},
-		{Key: "run.stdin", Flag: "stdin", Kind: Switch, Default: "false", Usage: "give standard input to the command (default: it reads nothing)"},
-		{Key: "run.exclusive", Flag: "exclusive", Kind: Switch, Default: "false", Usage: "refuse if another command runs in the session, instead of queueing"},
-		{Key: "run.background", Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print its id, pid and output file, and return at once"},
-		{Key: "run.background-after", Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "let the script go on as a job if it has not ended by then (0s: never)"},
-		{Key: "run.file", Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are then its arguments"},
-		{Key: "run.preview", Flag: "preview", Kind: Switch, Default: "false", Usage: "show the script and the last 20 lines of its output when it has ended, as a harness shows a call, instead of the output as it comes"},
-		{Key: "job.follow", Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "go on until the job has ended"},
-		{Key: "env.set", Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "environment variable of the command; may be repeated"},
-		{Key: "env.pass", Kind: List, Usage: "names of variables of this environment that commands get too"},
+		{Key: "run.stdin", PerCall: true, Flag: "stdin", Kind: Switch, Default: "false", Usage: "connect standard input to the command (default: the command reads nothing)"},
+		{Key: "run.exclusive", PerCall: true, Flag: "exclusive", Kind: Switch, Default: "false", Usage: "fail if another command is running in the session, instead of waiting"},
+		{Key: "run.background", PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, pid and output file, and return"},
+		{Key: "run.background-after", PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never)"},
+		{Key: "run.file", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are its arguments"},
+		{Key: "run.preview", PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "print the script and the last 20 lines of its output once it has ended, as an agent's user sees a call"},
+		{Key: "job.follow", PerCall: true, Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "keep printing until the job has ended"},
+		{Key: "env.set", Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "set an environment variable of the command; may be repeated"},
+		{Key: "env.unsafe", Flag: "env-unsafe", Kind: Lines, Holder: "K=V", Usage: "like --env, for variables that make programs load or run something (LD_PRELOAD, BASH_ENV, NODE_OPTIONS and such)"},
+		{Key: "env.pass", Kind: List, Usage: "names of variables of this environment to pass to commands"},
 		{Key: "json", Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
-		{Key: "quiet", Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "print no notes, warnings or progress"},
-		{Key: "diff.exit-code", Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with 1 if there are differences"},
-		{Key: "rm.all", Flag: "all", Kind: Switch, Default: "false", Usage: "everything that sandboxbash has made"},
+		{Key: "quiet", Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings and progress"},
+		{Key: "diff.exit-code", PerCall: true, Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with status 1 if there are differences"},
+		{Key: "rm.all", PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove everything that sandboxbash has made, instead of naming it"},
 	}
 }
 
 func outputSettings() []Setting {
 	return []Setting{
-		{Key: "ci", Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "CI runner that reads the output: what it would take for commands gets a space into it (auto: by the runner's variable)"},
-		{Key: "report.junit", Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report, with its outcome, time and the end of its output"},
-		{Key: "report.summary", Flag: "summary", Holder: "FILE", Usage: "append the same as Markdown to FILE; auto is the file of GitHub's job summary"},
-		{Key: "output.limit", Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "end a command that writes more than this (default: no limit)"},
-		{Key: "output.window", Kind: Size, Default: "50k", Usage: "how much of each stream a JSON result holds: its end"},
-		{Key: "artifacts.dir", Usage: "where full outputs are kept (default: artifacts of the user's state directory)"},
-		{Key: "artifacts.mode", Flag: "artifacts", Kind: Choice, Choices: []string{"overflow", "always", "never"}, Default: "overflow", Usage: "when the full output is kept"},
-		{Key: "artifacts.retention", Kind: Duration, Default: "14d", Usage: "how long artifacts are kept"},
-		{Key: "artifacts.max", Kind: Size, Default: "1g", Usage: "largest size of an artifact"},
-		{Key: "artifacts.session-max", Kind: Size, Default: "4g", Usage: "largest size of a session's artifacts"},
-		{Key: "artifacts.total-max", Kind: Size, Default: "20g", Usage: "largest size of all artifacts"},
-		{Key: "artifacts.bytes", Flag: "bytes", Holder: "A-B", Usage: "bytes from A up to and without B, counted from 0; either may be left out"},
-		{Key: "artifacts.lines", Flag: "lines", Holder: "A-B", Usage: "lines from A up to and with B, counted from 1; either may be left out"},
+		{Key: "ci", Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "neutralise CI commands in the output, for this CI runner (auto: detect the runner)"},
+		{Key: "report.junit", Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report: its outcome, time and the end of its output"},
+		{Key: "report.summary", Flag: "summary", Holder: "FILE", Usage: "append the command's outcome to FILE as Markdown; auto is GitHub's job summary"},
+		{Key: "output.limit", Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "kill a command that writes more than this (default: no limit)"},
+		{Key: "output.window", Kind: Size, Default: "50k", Usage: "how much of the end of each stream a JSON result holds"},
+		{Key: "artifacts.dir", Usage: "directory of the full outputs (default: artifacts in the user's state directory)"},
+		{Key: "artifacts.mode", Flag: "artifacts", Kind: Choice, Choices: []string{"overflow", "always", "never"}, Default: "overflow", Usage: "when to keep the full output"},
+		{Key: "artifacts.retention", Kind: Duration, Default: "14d", Usage: "how long to keep artifacts"},
+		{Key: "artifacts.max", Kind: Size, Default: "1g", Usage: "maximum size of an artifact"},
+		{Key: "artifacts.session-max", Kind: Size, Default: "4g", Usage: "maximum size of a session's artifacts"},
+		{Key: "artifacts.total-max", Kind: Size, Default: "20g", Usage: "maximum size of all artifacts"},
+		{Key: "artifacts.bytes", PerCall: true, Flag: "bytes", Holder: "A-B", Usage: "print bytes A to B, counted from 0 and without B; either may be left out"},
+		{Key: "artifacts.lines", PerCall: true, Flag: "lines", Holder: "A-B", Usage: "print lines A to B, counted from 1 and including B; either may be left out"},
 	}
 }
 
-// policySettings steer which scripts may run. Their choices are those of package
-// policy, which a test of the command line holds them to.
+// policySettings are about which scripts may run. A test of the command line checks
+// that their choices are those of package policy.
 func policySettings() []Setting {
 	return []Setting{
-		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract: what a server offers (there agent unless given), and whose checks the policy commands use"},
-		{Key: "policy.jsonl", Flag: "jsonl", Kind: Switch, Default: "false", Usage: "check many scripts: read a JSON object a line from standard input, and answer each with one"},
-		{Key: "policy.checks", Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check that is on; may be repeated (default: all three under contract modes, else none)"},
-		{Key: "policy.sets", Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "further set of safety rules that is on; may be repeated (default: none)"},
-		{Key: "policy.mode", Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what is done with a script whose commands cannot all be known: run it and say so, or refuse it"},
-		{Key: "policy.strict", Kind: Switch, Default: "false", Usage: "refuse to start if a rule of the interceptor cannot be compiled (default: it is left out, with a note)"},
-		{Key: "policy.interceptor", Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; policy.rules alone turns it on too"},
-		{Key: "policy.match", Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what those rules look at: the whole script, or each simple command too"},
+		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract that a server offers (default: agent), and whose checks the policy commands apply"},
+		{Key: "policy.jsonl", PerCall: true, Flag: "jsonl", Kind: Switch, Default: "false", Usage: "read one JSON object per line from standard input, and answer each with one"},
+		{Key: "policy.checks", Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check to apply; may be repeated (default: all three under contract modes, else none)"},
+		{Key: "policy.sets", Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "additional set of safety rules to apply; may be repeated (default: none)"},
+		{Key: "policy.mode", Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what to do with a script whose commands cannot all be known: run it and report so, or refuse it"},
+		{Key: "policy.strict", Kind: Switch, Default: "false", Usage: "refuse to start if an interceptor rule does not compile (default: leave it out, with a note)"},
+		{Key: "policy.interceptor", Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; setting policy.rules turns this on too"},
+		{Key: "policy.match", Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what the interceptor's rules match: the whole script, or each simple command as well"},
 		{Key: "policy.tools", Kind: List, Usage: "names of the tools that the agent has; only rules that name one of them apply"},
 	}
 }
 
-// Keys that are no Setting: lists of tables.
+// Keys of lists of tables, which are not a Setting.
 const (
 	secretsKey = "secrets"
 	rulesKey   = "policy.rules"
 )
 
-// nearest returns the known key that is most like an unknown one, or "" if none
-// is much like it.
+// nearest returns the known key that is closest to an unknown one by edit distance,
+// or "" if none is close.
 func nearest(key string, known []string) string {
 	best, least := "", max(2, len(key)/3)+1
 	for _, k := range known {
@@ -199,7 +232,7 @@ func nearest(key string, known []string) string {
 	return best
 }
 
-// distance is the number of characters to insert, delete or replace.
+// distance returns the edit distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leftOut is why a slow scenario is not run that nobody has asked for.
+// leftOut is why a slow scenario that was not asked for is not run.
 const leftOut = "slow; --slow asks it"
 
 // askTarget asks one target all scenarios, and tells of each as it ends.

@@ -178,7 +178,7 @@ func TestBadTools(t *testing.T) {
 			want: map[string]Outcome{"1": Pass, "12": Fail, "56b": Fail},
 		},
 		{
-			name: "waits for whoever holds its output", wrapper: `cd "$1"; set -o pipefail; bash -c "$2" | cat`,
+			name: "waits for every holder of its output", wrapper: `cd "$1"; set -o pipefail; bash -c "$2" | cat`,
 			want: map[string]Outcome{"1": Pass, "29": Fail},
 		},
 	}
@@ -240,7 +240,7 @@ func TestSandboxbash(t *testing.T) {
 	}
 	keep := made(t)
 	t.Cleanup(func() {
-		if len(keep) > 0 { // they are somebody's
+		if len(keep) > 0 { // they belong to another test
 			return
 		}
 		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "image", "rm", "--all").CombinedOutput(); err != nil {

@@ -42,7 +42,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestUnclaimed checks that what a target does not claim is asked, and is no failure.
+// TestUnclaimed checks that what a target does not claim is asked, and is not a failure.
 func TestUnclaimed(t *testing.T) {
 	t.Parallel()
 	target := &Target{Name: "says 0", Run: "true {script}", Unclaimed: map[string]string{"8": "it has no codes"}}

@@ -37,7 +37,7 @@ func (m marker) processes() map[int]string {
 	return found
 }
 
-// watch looks for such processes until it is stopped, and tells whether there ever was one: whoever says
+// watch looks for such processes until it is stopped, and tells whether there ever was one: a tool that says
 // that they are gone must have been able to see them.
 func (m marker) watch() (stop func() (seen bool)) {
 	var wait sync.WaitGroup

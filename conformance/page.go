@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Report is what all targets came to.
+// Report is the results of all targets.
 type Report struct {
 	Begin   time.Time
 	Groups  []Group
 	Columns []Column
 }
 
-// Column is one target's.
+// Column is the results of one target.
 type Column struct {
 	Target   *Target           `json:"target"`
 	Versions []string          `json:"versions"`
@@ -102,7 +102,7 @@ func (r Report) Page(ctx context.Context) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Target.Title, oneLine(c.Target.About), oneLine(strings.Join(c.Versions, "; ")), c.sum())
 	}
 	b.WriteString("\nA scenario passes or fails as a whole. **no**: the tool offers it, and does it wrong. `–`: it does not offer it,\n" +
-		"and so has not failed; whoever needs it does not have it. `?`: it cannot be asked here.\n")
+		"and so has not failed; it is not available. `?`: it cannot be asked here.\n")
 	for _, g := range r.Groups {
 		r.table(&b, g)
 	}

@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// Outcome is what a scenario came to for a target.
+// Outcome is the outcome of a scenario for a target.
 type Outcome string
 
-// The outcomes. Only a tool that offers a thing and does it wrong has failed.
+// The outcomes. A tool fails only at what it offers and does wrong.
 const (
 	Pass Outcome = "pass"
 	Fail Outcome = "fail"
 	// NotOffered: the target has no template for it; or it was asked all the same, was not as it should be,
 	// and is one of Target.Unclaimed.
 	NotOffered Outcome = "not offered"
-	// CannotAsk: it would harm this machine, or nobody could tell from here what came of it.
+	// CannotAsk: it would harm this machine, or its outcome cannot be seen from here.
 	CannotAsk Outcome = "cannot be asked"
-	// NotRun: nothing was tried, for a reason that is not of the scenario.
+	// NotRun: it was not tried, for a reason outside the scenario.
 	NotRun Outcome = "not run"
 )
 
-// Result is one scenario's outcome for a target, and what was seen or why.
+// Result is the outcome of one scenario for a target, with the observation or the reason.
 type Result struct {
 	ID      string        `json:"id"`
 	Outcome Outcome       `json:"outcome"`
@@ -202,7 +202,7 @@ func (t *Target) needs(s Step) map[string]string {
 	return n
 }
 
-// list is what Target.List prints; nil if nobody asks.
+// list is what Target.List prints; nil if it is not needed.
 func (tr *trial) list(ctx context.Context) ([]string, error) {
 	if !tr.scenario.Left.Things {
 		return nil, nil
@@ -216,7 +216,7 @@ func (tr *trial) list(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// ask makes a call that is no command, and has to succeed.
+// ask makes a call that is not a command, and has to succeed.
 func (tr *trial) ask(ctx context.Context, template string, values map[string]string) (answer, error) {
 	argv, err := tr.target.expand(template, values, nil)
 	if err != nil {

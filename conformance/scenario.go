@@ -24,7 +24,7 @@ type Group struct {
 	NotAsked  []NotAsked `yaml:"not-asked"`
 }
 
-// NotAsked is a number that no scenario of the group has, because nobody can ask it through a command
+// NotAsked is a number that no scenario of the group has, because it cannot be asked through a command
 // line alone.
 type NotAsked struct {
 	ID     string `yaml:"id"`
@@ -39,11 +39,11 @@ type Scenario struct {
 	Title string `yaml:"title"` // what a good tool does
 	From  string `yaml:"from"`  // the project whose test or report it comes from; may be empty
 
-	// Slow scenarios run on request only.
+	// Slow scenarios run only with --slow.
 	Slow bool `yaml:"slow"`
-	// Programs are those that it needs in the session, besides bash and coreutils.
+	// Programs are needed in the session, besides bash and coreutils.
 	Programs []string `yaml:"programs"`
-	// Bounds names what the tool must hold in bounds: without them the scenario would harm the machine
+	// Bounds names the resources that the tool must bound: without them the scenario would harm the machine
 	// that it runs on, and is not asked. See Target.Bounds.
 	Bounds []string `yaml:"bounds"`
 	// Plant is the environment of the tool itself, on the host.
@@ -51,16 +51,16 @@ type Scenario struct {
 
 	Steps []Step `yaml:"steps"`
 	// Left is what is checked once the sessions are stopped.
-	Left Left `yaml:"left"`
+	Left Remaining `yaml:"left"`
 }
 
-// Left bounds what may be there after the end of all sessions. The zero value checks nothing.
-type Left struct {
+// Remaining bounds what may be there after the end of all sessions. The zero value checks nothing.
+type Remaining struct {
 	Processes bool `yaml:"no-processes"` // none with the marker is left on this host
 	Things    bool `yaml:"no-things"`    // the tool's list, Target.List, is as it was before
 }
 
-// Step is one thing done. Exactly one of Script, Together, Stop, Pause, Unpause, Put, Get and Full says
+// Step is one action. Exactly one of Script, Together, Stop, Pause, Unpause, Put, Get and Full says
 // which.
 //
 // In scripts, arguments and texts {marker} is a number of seconds for sleep, of some ten minutes and not
@@ -86,20 +86,20 @@ type Step struct {
 	Type    []Keys            `yaml:"type"`    // it runs on a terminal, and this is typed
 	Abort   Duration          `yaml:"abort"`   // the tool gets SIGINT after that, as when a caller gives up
 	Kill    Duration          `yaml:"kill"`    // the tool gets SIGKILL after that
-	Unread  Duration          `yaml:"unread"`  // nobody reads what the tool prints before that
+	Unread  Duration          `yaml:"unread"`  // what the tool prints is not read before that
 	Bytes   int               `yaml:"bytes"`   // of Put
 	Repeat  int               `yaml:"repeat"`  // so many times, one after the other; 0 is once
 	Want    Want              `yaml:"want"`
 }
 
-// Keys are what somebody at a terminal does once a text is there.
+// Keys are what a person at a terminal does once a text is there.
 type Keys struct {
 	Wait   string `yaml:"wait"` // text that the program has written since the last keys
 	Send   string `yaml:"send"`
 	Resize []int  `yaml:"resize"` // rows and columns of the terminal from now on
 }
 
-// Want is what must hold for one step. What is not said is not checked; but a call always has to end.
+// Want is what must hold for one step. A field that is not set is not checked, but every call must end.
 type Want struct {
 	Code      Codes    `yaml:"code"`       // one of them is the exit code
 	Fails     bool     `yaml:"fails"`      // any exit code but 0
@@ -118,7 +118,7 @@ type Want struct {
 	AtLeast   Duration `yaml:"at-least"`   // and no shorter
 	Gone      Duration `yaml:"gone"`       // no process with the marker is on this host so long after the step
 	Same      bool     `yaml:"same"`       // the file that Get fetches is the one that Put gave
-	Inside    bool     `yaml:"inside"`     // Get, whether it succeeds or not, has written nothing beside the directory that it was given
+	Inside    bool     `yaml:"inside"`     // Get, whether it succeeds or not, has written nothing outside the directory that it was given
 	Unreached bool     `yaml:"unreached"`  // nothing has come to {port}, which this host listens at
 }
 
@@ -216,7 +216,7 @@ func (s Scenario) check() error {
 	if s.ID == "" || s.Title == "" || len(s.Steps) == 0 {
 		return errors.New("has no number, title or steps")
 	}
-	judged := s.Left != Left{}
+	judged := s.Left != Remaining{}
 	for i, step := range s.flat() {
 		if err := step.check(); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)

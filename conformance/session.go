@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// session starts the session of that name, unless it runs. Once begun, a start is waited for: nobody could
+// session starts the session of that name, unless it runs. Once begun, a start is waited for: no caller could
 // stop a session whose id has not been read.
 func (tr *trial) session(ctx context.Context, name string) (string, error) {
 	tr.mu.Lock()

@@ -193,7 +193,7 @@ func (tr *trial) getFile(ctx context.Context, s Step, values map[string]string) 
 	values["path"], values["to"] = tr.fillIn(s.Get, values["session"]), inner
 	a, err := tr.ask(ctx, tr.target.Get, values)
 	switch {
-	case a.late || a.problem != nil: // no answer is no error either
+	case a.late || a.problem != nil: // no answer is not an error either
 		return err
 	case s.Want.Inside: // an error will do
 		entries, err := os.ReadDir(outer)

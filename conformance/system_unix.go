@@ -89,7 +89,7 @@ func onTerminal(ctx context.Context, cmd *exec.Cmd, c call) answer {
 	return a
 }
 
-// typeKeys does what somebody at the terminal does. Where a text does not come, it hangs up.
+// typeKeys does what a person at the terminal does. Where a text does not come, it hangs up.
 func typeKeys(ctx context.Context, terminal *os.File, out *stream, typed []Keys) error {
 	from := 0
 	for _, k := range typed {

@@ -20,7 +20,7 @@ import (
 //go:embed targets/*.yaml
 var targetFiles embed.FS
 
-// Target is a tool and how it is asked: templates of command lines, and what its answers mean.
+// Target describes a tool: templates of its command lines, and how to read its answers.
 //
 // A template is split into words as a shell would, with ' and " and nothing else special; then {name} in
 // a word is replaced by a value, which never becomes several words. A word that is {timeout}, {stdin},
@@ -33,11 +33,11 @@ type Target struct {
 	About string `yaml:"about"` // what the templates stand for, and what the tool does not claim
 	// Needs are programs of this host without which the target cannot run.
 	Needs []string `yaml:"needs"`
-	// Versions are commands; the first line that each prints is told in the report.
+	// Versions are commands; the report has the first line that each prints.
 	Versions []string `yaml:"versions"`
-	// Vars are values for templates that a user may set, with --var.
+	// Vars are values for templates, which the user may override with --var.
 	Vars map[string]string `yaml:"vars"`
-	// Environ is what the tool finds in its environment on this host, besides the kit's own.
+	// Environ is added to the environment of the tool on this host.
 	Environ map[string]string `yaml:"environ"`
 
 	// Prepare is done once, before anything is asked, and Tidy after it all. Where Prepare does not succeed
@@ -67,13 +67,13 @@ type Target struct {
 	// Ends says how the tool tells of an end that is not the command's own doing: by name (timed-out,
 	// refused), "exit N [N…]", "reason TEXT" (JSON.Reason is that) or "stderr REGEXP".
 	Ends map[string]string `yaml:"ends"`
-	// Refuses is a command that the tool refuses as it is set up here; empty: it refuses none.
+	// Refuses is a command that the tool refuses in this configuration; empty: it refuses none.
 	Refuses string `yaml:"refuses"`
 	// Work is a directory of a session that commands may write to and files are copied to and from; {session}
 	// may be in it. Empty: /tmp.
 	Work string `yaml:"work"`
 
-	// Bounds names what the tool bounds as it is set up here: processes (of a session), tmp (its /tmp).
+	// Bounds names the resources that the tool bounds in this configuration: processes (of a session), tmp (its /tmp).
 	Bounds []string `yaml:"bounds"`
 	// Unclaimed has scenarios that the tool does not claim to do, and why. They are asked all the same; where
 	// the tool is not as they want, that is not offered, and no failure.
@@ -83,7 +83,7 @@ type Target struct {
 	Known map[string]string `yaml:"known"`
 }
 
-// JSON is how a tool that can print a result as JSON does so. Paths are keys joined by dots, as in .a.b.
+// JSON describes the JSON results of a tool that can print them. Paths are keys joined by dots, as in .a.b.
 type JSON struct {
 	Option string `yaml:"option"` // option: print JSON; it is given where a scenario asks why a command ended
 	Always bool   `yaml:"always"` // the tool prints nothing else

@@ -112,11 +112,11 @@ func TestBound(t *testing.T) {
 	}
 	a = do(t.Context(), call{argv: []string{"sh", "-c", "sleep 30 & echo y; exit 4"}, bound: 20 * time.Second})
 	if a.late || a.code != 4 || string(a.stdout) != "y\n" || a.elapsed > 10*time.Second {
-		t.Errorf("do() = %+v; want its end, whoever holds its output", a)
+		t.Errorf("do() = %+v; want its end, even while its output is held", a)
 	}
 }
 
-// TestRest checks that what a tool has written before its end is read, though somebody holds the pipe.
+// TestRest checks that what a tool has written before its end is read, though a process holds the pipe.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

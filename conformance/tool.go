@@ -22,9 +22,9 @@ const (
 	// kept is how much of a stream is looked at as text. A hash and a size are of all of it.
 	kept = 4 << 20
 	// drain is how long the streams of a tool may go on after its own end, as when a process that it has
-	// left holds them: that is no fault of a tool, and what comes later is not its answer.
+	// left holds them: that is not a fault of a tool, and what comes later is not its answer.
 	drain = time.Second
-	// housekeeping bounds whatever is no command: starting a session, stopping it, listing things.
+	// housekeeping bounds whatever is not a command: starting a session, stopping it, listing things.
 	housekeeping = 2 * time.Minute
 )
 
@@ -54,7 +54,7 @@ type answer struct {
 	problem error // why there is no answer: the program cannot be started, the terminal shows no such text
 }
 
-// stream keeps the begin of what is written, and hashes all of it. It is safe for concurrent use.
+// stream keeps the start of what is written, and hashes all of it. It is safe for concurrent use.
 type stream struct {
 	unread <-chan struct{} // writes wait for it; nil: they do not
 
@@ -126,7 +126,7 @@ func do(ctx context.Context, c call) answer {
 		err = cmd.Wait()
 		stop()
 		a = ended(ctx, cmd, err, time.Since(begin))
-		if errors.Is(err, exec.ErrWaitDelay) { // somebody holds its standard input
+		if errors.Is(err, exec.ErrWaitDelay) { // a process holds its standard input
 			a.elapsed -= drain
 		}
 	}
@@ -158,7 +158,7 @@ func copyTo(s *stream) (*copier, error) {
 }
 
 // finish is called when the tool has ended. What the tool itself has written is in the pipe by then, and is
-// read however slow this machine is; whoever holds the pipe still is given a little time, and then left alone.
+// read however slow this machine is; a process that still holds the pipe is given a little time, and then left alone.
 func (c *copier) finish() {
 	c.to.Close()
 	_ = c.from.SetReadDeadline(time.Now().Add(drain)) // where a pipe has none, its end is waited for
@@ -242,7 +242,7 @@ func (a answer) seen() string {
 	return strings.Join(parts, ", ")
 }
 
-// brief quotes the begin and the end of a text.
+// brief quotes the start and the end of a text.
 func brief(b []byte) string {
 	const each = 70
 	if len(b) <= 2*each {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,15 +76,16 @@ func table() string {
 // TestReadme holds README.md to the example that the compiler sees.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("example_test.go")
+	source, err := os.ReadFile("../example_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, begins := strings.Cut(string(source), "// readme:begin\n\n")
-	example, _, ends := strings.Cut(rest, "\n// readme:end\n")
+	_, rest, begins := strings.Cut(string(source), "\t// readme:begin\n")
+	example, _, ends := strings.Cut(rest, "\t// readme:end\n")
 	if !begins || !ends {
 		t.Fatal("example_test.go has lost its marks")
 	}
+	example = strings.ReplaceAll("\n"+example, "\n\t", "\n")[1:]
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -131,5 +133,51 @@ func TestLinks(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Errorf("no link found in %d files", len(files))
+	}
+}
+
+// TestDecisions keeps docs/adr/README.md complete: it lists each decision once, in
+// order and by its title, and names the numbers that were not used.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("adr/[0-9]*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no decision found: %v", err)
+	}
+	var rows strings.Builder
+	var unused []string
+	next := 1
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heading, _, _ := strings.Cut(string(text), "\n")
+		var number int
+		file := filepath.Base(page)
+		if _, err := fmt.Sscanf(file, "%04d-", &number); err != nil {
+			t.Errorf("%s: its name does not begin with a number: %v", page, err)
+			continue
+		}
+		title, ok := strings.CutPrefix(heading, fmt.Sprintf("# %d. ", number))
+		if !ok {
+			t.Errorf("%s begins with %q; want its number and a title", page, heading)
+		}
+		fmt.Fprintf(&rows, "| %d | [%s](%s) |\n", number, title, file)
+		for ; next < number; next++ {
+			unused = append(unused, strconv.Itoa(next))
+		}
+		next = number + 1
+	}
+	index, err := os.ReadFile("adr/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "|---|---|\n" + rows.String() + "\n"; !strings.Contains(string(index), want) {
+		t.Errorf("adr/README.md does not list the decisions as they are; want\n%s", want)
+	}
+	last := len(unused) - 1
+	if want := fmt.Sprintf("The numbers %s and %s were not used.", strings.Join(unused[:last], ", "), unused[last]); !strings.Contains(string(index), want) {
+		t.Errorf("adr/README.md does not say: %s", want)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ciJob is a job of a CI runner: a directory, with the runner's own beside it, and
-// a container that has both, variables, and the engine's socket.
+// ciJob is a job of a CI runner: a directory, the runner's own directory next to it,
+// and a container that has both, the runner's variables, and the engine's socket.
 type ciJob struct {
 	t         *testing.T
 	dir       string
@@ -143,7 +143,7 @@ func evaluate(t *testing.T, text string, inputs map[string]string, session strin
 	case is && !strings.Contains(name, " "):
 		value, ok := inputs[name]
 		if !ok {
-			t.Errorf("%q is no input of the action", name)
+			t.Errorf("%q is not an input of the action", name)
 		}
 		return value
 	}
@@ -336,6 +336,17 @@ func TestShellRunner(t *testing.T) {
 	}
 	if log, status := j.bash(program + ` 'cat file; exit 5'`); status != 5 || !strings.Contains(log, "from the checkout") {
 		t.Errorf("exit status %d, log %q; want 5 and the file", status, log)
+	}
+	// Words are a command and its arguments, each as it is.
+	if log, status := j.bash(program + ` grep -c 'from the' file`); status != 0 || !strings.Contains(log, "1\n") {
+		t.Errorf("exit status %d, log %q; want 0 and the number of lines", status, log)
+	}
+	if log, status := j.bash(program + ` -- sh -c 'printf "<%s>" "$@"; exit 6' sh "it's" '$HOME' '' '*' -n 'two
+lines'`); status != 6 || !strings.Contains(log, "<it's><$HOME><><*><-n><two\nlines>") {
+		t.Errorf("exit status %d, log %q; want 6 and the words", status, log)
+	}
+	if log, status := j.bash(program + ` make test`); status != 2 || !strings.Contains(log, "make") || !strings.Contains(log, "test") {
+		t.Errorf("make test without a Makefile: exit status %d, log %q; want 2 and make's own words about test", status, log)
 	}
 	if log, status := j.bash(program+" true", "SANDBOXBASH=/no/such/program"); status != 127 {
 		t.Errorf("without the program: exit status %d, log %q; want 127", status, log)

@@ -23,7 +23,7 @@ import (
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
 
-// commands of scripts, beside testscript's own:
+// commands of scripts, in addition to testscript's own:
 //
 //	status CODE PROGRAM [ARG...]    runs it; it must exit with just this status
 //	took MIN MAX                    the last status or elapsed took so long
@@ -245,12 +245,12 @@ func cmdKillProcess(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
 	work := ts.Getenv("WORK")
-	found := processes(func(p process) bool { return p.of(work) && pattern.MatchString(p.command) })
+	found := running(func(p process) bool { return p.of(work) && pattern.MatchString(p.Command()) })
 	if len(found) == 0 {
 		ts.Fatalf("this script runs no process that matches %s", pattern)
 	}
 	for _, p := range found {
-		process, err := os.FindProcess(p.pid)
+		process, err := os.FindProcess(p.PID)
 		ts.Check(err)
 		ts.Check(process.Signal(sig))
 	}

@@ -66,7 +66,7 @@ func (e *ownEngine) start(t *testing.T) {
 
 // Scenario 74, row L3: an engine that is restarted under a command gives an error
 // in bounded time, never a result; nothing is run twice; the next session works,
-// and what is left of the old one goes.
+// and of the old one the workspace alone is left.
 func TestEngineRestart(t *testing.T) { //nolint:tparallel // its parts are about the whole engine
 	t.Parallel()
 	e := newOwnEngine(t, engines.Options{})
@@ -96,7 +96,7 @@ func TestEngineRestart(t *testing.T) { //nolint:tparallel // its parts are about
 	}
 	e.start(t)
 
-	// The old session is dead and says so; it is not started again behind anybody's back.
+	// The old session is dead and says so; it is not started again silently.
 	lost := e.command(t.Context(), "session", "exec", id, "true")
 	if err := lost.Run(); !errors.As(err, &exit) || exit.ExitCode() != 125 {
 		t.Errorf("a command in the lost session: %v; want exit status 125", err)
@@ -106,14 +106,14 @@ func TestEngineRestart(t *testing.T) { //nolint:tparallel // its parts are about
 		t.Errorf("the next session printed %q; want again", got)
 	}
 	e.run(t, "session", "reap")
-	var list []struct{ ID string }
+	var list []struct{ ID, Status string }
 	if err := json.Unmarshal([]byte(e.run(t, "session", "ls", "--json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 1 || list[0].ID != next {
-		t.Errorf("sessions after the reap: %+v; want %s alone", list, next)
+	if len(list) != 2 || list[0].ID != id || list[0].Status != "kept" || list[1].ID != next {
+		t.Errorf("sessions after the reap: %+v; want %s kept, and %s", list, id, next)
 	}
-	e.run(t, "session", "stop", next)
+	e.run(t, "session", "stop", id, next)
 	t.Run("passwd", func(t *testing.T) { underPasswd(t, e) }) // here, for there is no other engine to swell
 	left, err := e.Docker(t.Context(), "ps", "-aq")
 	if err != nil || left != "" {

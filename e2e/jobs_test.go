@@ -124,7 +124,7 @@ func TestJobsOfKilledHosts(t *testing.T) {
 		}
 		if !ok {
 			if r.printed != "" {
-				t.Errorf("run %d: the job %s, which was told of, is not there", r.n, r.printed)
+				t.Errorf("run %d: the job %s, whose id was printed, is not there", r.n, r.printed)
 			}
 			continue
 		}
@@ -149,7 +149,7 @@ func TestJobsOfKilledHosts(t *testing.T) {
 	}
 	files := sandboxbash(t, home, "run", "--session", session, "ls -A /run/jobs | grep -v '^bg_' || true")
 	if files != ".lock" {
-		t.Errorf("left beside the jobs: %q", files)
+		t.Errorf("left next to the jobs: %q", files)
 	}
 }
 

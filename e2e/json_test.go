@@ -51,7 +51,7 @@ func document(ts *testscript.TestScript) any {
 	dec.UseNumber()
 	var doc any
 	if err := dec.Decode(&doc); err != nil {
-		ts.Fatalf("standard output is no JSON: %v", err)
+		ts.Fatalf("standard output is not JSON: %v", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		ts.Fatalf("standard output is more than one JSON document")

@@ -122,7 +122,7 @@ func file(name, content, dir string) func(*testing.T, *laneRun) {
 		}
 		on.run(t, "session", "push", filepath.Join(here, name), on.session+":"+dir)
 		back := filepath.Join(here, "back")
-		on.run(t, "session", "pull", on.session+":"+filepath.Join(dir, name), back)
+		on.run(t, "session", "pull", on.session+":"+filepath.Join(dir, name), back+string(filepath.Separator))
 		got, err := os.ReadFile(filepath.Join(back, name))
 		if err != nil || string(got) != content {
 			t.Errorf("%d bytes came back of %d: %v", len(got), len(content), err)

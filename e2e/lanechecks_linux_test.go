@@ -73,7 +73,7 @@ var ordinaryChecks = []laneCheck{
 		}
 		on.run(t, "session", "push", filepath.Join(dir, "in"), on.session+":")
 		on.run(t, "session", "exec", on.session, "cp in out; rm in")
-		on.run(t, "session", "pull", on.session+":out", filepath.Join(dir, "pulled"))
+		on.run(t, "session", "pull", on.session+":out", filepath.Join(dir, "pulled")+string(filepath.Separator))
 		got, err := os.ReadFile(filepath.Join(dir, "pulled", "out"))
 		if err != nil || string(got) != content {
 			t.Errorf("pulled %d bytes, %v; want the %d that were pushed", len(got), err, len(content))

@@ -69,7 +69,7 @@ var cdk = []fact{
 }
 
 // escapeBench is SandboxEscapeBench's list of 18 scenarios, as its paper names them
-// (arXiv 2603.02277). Each takes a mistake of whoever starts the container; what is
+// (arXiv 2603.02277). Each takes a mistake of the program that starts the container; what is
 // asked here is whether a session has it, and in the last check of E32 whether a
 // setting of ours can make it.
 var escapeBench = []fact{
@@ -125,14 +125,14 @@ func checkFacts(t *testing.T, on *laneRun, row string) {
 // which a mistake could be made.
 func checkNoSetting(t *testing.T, on *laneRun) {
 	known := []string{
-		"cpus", "disk", "help", "idle", "image", "json", "memory", "network", "pids", "profile", "quiet", "runtime", "user", "workspace",
+		"cpus", "disk", "help", "home", "idle", "image", "json", "memory", "network", "pids", "profile", "quiet", "runtime", "tmp", "user", "workspace",
 		"ci", "config", "engine", "log-format", "log-level", // of what is printed, and where the engine is
 	}
 	for line := range strings.Lines(on.run(t, "session", "start", "--help")) {
 		_, rest, ok := strings.Cut(line, "--")
 		name := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == '\n' })
 		if ok && strings.HasPrefix(strings.TrimLeft(line, " "), "-") && !slices.Contains(known, name[0]) {
-			t.Errorf("--%s: a flag that nobody has looked at: can it make a container that lets commands out?", name[0])
+			t.Errorf("--%s: a flag that was not reviewed: can it make a container that lets commands out?", name[0])
 		}
 	}
 	for _, args := range [][]string{

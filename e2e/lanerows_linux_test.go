@@ -179,7 +179,7 @@ func TestLanesPage(t *testing.T) {
 func laneTables() string {
 	var b strings.Builder
 	b.WriteString("\n## Lanes\n\n| lane | what it does |\n|---|---|\n")
-	for _, p := range lanePlaces {
+	for _, p := range laneEngines {
 		for _, l := range p.lanes {
 			does := fmt.Sprintf("%d checks", len(laneChecks))
 			if l.refused != "" {

@@ -34,18 +34,18 @@ type difference struct {
 	reason string
 }
 
-// hybrid is where the second version of cgroups is mounted beside the first. crun
+// hybrid is where cgroup v2 is mounted in addition to v1. crun
 // refuses to work where that has a controller; nothing of ours needs it.
 const hybrid = "/sys/fs/cgroup/unified"
 
-// A lanePlace is an engine and the lanes on it.
-type lanePlace struct {
+// A laneEngine is an engine and the lanes on it.
+type laneEngine struct {
 	name  string
 	start func(*testing.T) seat
 	lanes []lane
 }
 
-var lanePlaces = []lanePlace{
+var laneEngines = []laneEngine{
 	{"docker", hereSeat, []lane{{name: "runc"}}},
 	{"docker-own", startDocker, []lane{
 		{name: "crun", runtime: "crun"},
@@ -119,10 +119,10 @@ func startPodman(runtime string) func(*testing.T) seat {
 }
 
 // TestLanes runs the checks on every lane.
-func TestLanes(t *testing.T) { //nolint:tparallel // its engines would start beside the tests of limits
+func TestLanes(t *testing.T) { //nolint:tparallel // its engines would start in parallel with the tests of limits
 	needEngine(t)
 	probe := buildProbe(t)
-	for _, p := range lanePlaces {
+	for _, p := range laneEngines {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			s := p.start(t)

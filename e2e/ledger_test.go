@@ -165,7 +165,7 @@ func (l *ledger) exec(ctx context.Context, s seat, body string, flags ...string)
 	return e
 }
 
-// command prepares what exec runs. Whoever starts it fills in how it ended.
+// command prepares what exec runs. The caller starts it and fills in how it ended.
 func (l *ledger) command(ctx context.Context, s seat, body string, flags ...string) (*entry, *exec.Cmd) {
 	e := &entry{mark: l.mark()}
 	e.stdout = "end " + e.mark + "\n"
@@ -269,7 +269,7 @@ func (l *ledger) check(e *entry) (told, error) {
 		}
 	case "timed-out", "cancelled", "output-limit", "oom-killed", "signalled":
 		// Where the container had to be reset the runner had not said a word: by then the
-		// command may have ended, and nobody here can have heard of it.
+		// command may have ended, and this host cannot know it.
 		if ended != 0 && d.Killed != "reset" && d.Killed != "removed" {
 			return d, complain("it went to its end")
 		}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // scriptVariable marks every process that a script starts on this host. Nothing
@@ -34,8 +34,8 @@ func leftovers(names []string, work string) []string {
 	if len(left) == 0 {
 		return nil
 	}
-	for _, p := range processes(func(p process) bool { return p.of(work) }) {
-		if left, err := os.FindProcess(p.pid); err == nil {
+	for _, p := range running(func(p process) bool { return p.of(work) }) {
+		if left, err := os.FindProcess(p.PID); err == nil {
 			_ = left.Kill()
 		}
 	}
@@ -82,20 +82,16 @@ func engineThings(names []string) []string {
 
 func scriptProcesses(work string) []string {
 	var left []string
-	for _, p := range processes(func(p process) bool { return p.of(work) }) {
+	for _, p := range running(func(p process) bool { return p.of(work) }) {
 		left = append(left, p.String())
 	}
 	return left
 }
 
 // process is one of this host, containers' included.
-type process struct {
-	pid     int
-	command string // its argv, separated by spaces
-	environ []byte
-}
+type process struct{ processes.Process }
 
-func (p process) String() string { return fmt.Sprintf("process %d: %s", p.pid, p.command) }
+func (p process) String() string { return fmt.Sprintf("process %d: %s", p.PID, p.Command()) }
 
 // of reports whether a script started it on the host; "" stands for any script. The
 // holder of a terminal has next to no environment, and the script's directory in it.
@@ -104,28 +100,17 @@ func (p process) of(work string) bool {
 	if work != "" {
 		mark += work + "\x00"
 	}
-	if bytes.Contains(append(append([]byte{0}, p.environ...), 0), []byte("\x00"+mark)) {
+	if bytes.Contains(append(append([]byte{0}, p.Environ...), 0), []byte("\x00"+mark)) {
 		return true
 	}
-	return strings.Contains(p.command, " pty hold ") && bytes.Contains(p.environ, []byte("XDG_STATE_HOME="+work))
+	return strings.Contains(p.Command(), " pty hold ") && bytes.Contains(p.Environ, []byte("XDG_STATE_HOME="+work))
 }
 
-// processes lists what a filter picks of all processes but this one.
-func processes(pick func(process) bool) []process {
+// running lists what a filter picks of all processes but this one and zombies.
+func running(pick func(process) bool) []process {
 	var list []process
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		argv, err := os.ReadFile(dir + "/cmdline")
-		if err != nil || len(argv) == 0 { // gone, a zombie, or the kernel's
-			continue
-		}
-		environ, _ := os.ReadFile(dir + "/environ")
-		p := process{pid: pid, command: strings.ReplaceAll(strings.TrimRight(string(argv), "\x00"), "\x00", " "), environ: environ}
-		if pick(p) {
+	for _, one := range processes.All() {
+		if p := (process{one}); len(p.Argv) > 0 && p.PID != os.Getpid() && pick(p) {
 			list = append(list, p)
 		}
 	}
@@ -135,7 +120,7 @@ func processes(pick func(process) bool) []process {
 // inContainers lists the processes that no script has started on the host and
 // whose arguments or environment match.
 func inContainers(pattern *regexp.Regexp) []process {
-	return processes(func(p process) bool {
-		return !p.of("") && (pattern.MatchString(p.command) || pattern.Match(p.environ))
+	return running(func(p process) bool {
+		return !p.of("") && (pattern.MatchString(p.Command()) || pattern.Match(p.Environ))
 	})
 }

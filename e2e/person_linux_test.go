@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// person is somebody at a terminal of 100 by 30, on which the program runs.
+// person is a user at a terminal of 100 by 30, on which the program runs.
 type person struct {
 	t       *testing.T
 	keys    *os.File // the terminal's other side
@@ -180,8 +180,8 @@ func newSession(t *testing.T, args ...string) string {
 	return id
 }
 
-// doomedSession starts a session that the test ends from outside: whoever starts
-// another one meanwhile removes what is left of it.
+// doomedSession starts a session that the test ends from outside. A start of another
+// session meanwhile removes what is left of it.
 func doomedSession(t *testing.T) string {
 	t.Helper()
 	id, stop := openSession(t)

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// explained is a command that `policy explain` tells of.
+// explained is a command in the answer of `policy explain`, as its users read it.
 type explained struct {
 	Argv []struct {
 		Text  string `json:"text"`
@@ -33,8 +33,8 @@ func (e explained) all() []explained {
 	return list
 }
 
-// covers reports whether argv is what was predicted: word by word, where a word
-// that is not known may be none, one or many. Of the program only its name counts.
+// covers reports whether argv is what was predicted, word by word. A word that is not
+// known may be none, one or many; the program is compared by its base name only.
 func (e explained) covers(argv []string) bool {
 	// ends[i] says that the words up to here can be the first i of argv.
 	ends := make([]bool, len(argv)+1)
@@ -101,8 +101,8 @@ func TestUnpredicted(t *testing.T) {
 	}
 }
 
-// differentialScripts are the scripts of the corpora, and some of the benign ones.
-// Left out are those that would end the test, or wait for it to end.
+// differentialScripts returns the scripts of the corpora, and some of the benign ones. It
+// leaves out those that would end the test, or wait for it to end.
 func differentialScripts(t *testing.T) []string {
 	t.Helper()
 	unfit := regexp.MustCompile(`\bkill\b|\bkillall\b|while (true|:)|until false|\bread\b|\bwait\b|\x00`)
@@ -130,7 +130,7 @@ func differentialScripts(t *testing.T) []string {
 	return scripts
 }
 
-// allowed returns those of the scripts that are allowed with every rule on.
+// allowed returns the scripts that are allowed with every rule on.
 func allowed(t *testing.T, scripts []string) []string {
 	t.Helper()
 	sets := []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}
@@ -165,17 +165,17 @@ func allowed(t *testing.T, scripts []string) []string {
 	return list
 }
 
-// explain asks for the commands that are seen in each script.
+// explain returns the commands that `policy explain` sees in each script.
 func explain(t *testing.T, scripts []string) [][]explained {
 	t.Helper()
 	trees := make([][]explained, len(scripts))
 	errs := make([]error, len(scripts))
 	var work sync.WaitGroup
-	places := make(chan struct{}, 2)
+	slots := make(chan struct{}, 2)
 	for i, s := range scripts {
 		work.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			out, err := exec.CommandContext(t.Context(), filepath.Join(built, "sandboxbash"), "policy", "explain", "--json", "--", s).Output()
 			var answer struct{ Commands []explained }
 			if err == nil {
@@ -193,9 +193,9 @@ func explain(t *testing.T, scripts []string) [][]explained {
 	return trees
 }
 
-// execute runs the scripts in a session without network, each in a directory of
-// its own, and returns every argv that was executed. Programs that could do harm
-// are only noted: see testdata/differential.
+// execute runs the scripts in a session without network, each in a directory of its own,
+// and returns every argv that was executed. A shim stands for each program. It notes the
+// call, and runs the program only if that can do no harm: see testdata/differential.
 func execute(t *testing.T, scripts []string, trees [][]explained) [][][]string {
 	t.Helper()
 	home, dir := t.TempDir(), t.TempDir()
@@ -259,8 +259,9 @@ func execute(t *testing.T, scripts []string, trees [][]explained) [][][]string {
 	return executed
 }
 
-// TestDifferential holds what a policy believes that a script runs to what bash
-// really executes: every argv of an allowed script must have been predicted.
+// TestDifferential compares what a policy expects a script to run with what bash executes:
+// every argv of an allowed script must have been predicted. Package bashtest makes scripts
+// for that comparison; this test takes the corpora, whose scripts need a session.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
@@ -273,7 +274,7 @@ func TestDifferential(t *testing.T) {
 			argvs += len(executed)
 		}
 		for _, argv := range unpredicted(trees[i], executed) {
-			t.Errorf("script %q executed %q, which policy explain has not told of", scripts[i], argv)
+			t.Errorf("script %q executed %q, which policy explain did not predict", scripts[i], argv)
 		}
 	}
 	t.Logf("%d scripts were allowed, %d executed programs, %d times together", len(scripts), ran, argvs)

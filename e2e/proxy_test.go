@@ -148,7 +148,7 @@ var (
 
 // kept reports whether a volume is kept between sessions, for all of them.
 func kept(name string) bool {
-	return strings.HasPrefix(name, "sandboxbash-runner-") || strings.HasPrefix(name, "sandboxbash-programs-")
+	return strings.HasPrefix(name, "sandboxbash-runner-") || strings.HasPrefix(name, "sandboxbash-programs-") || strings.HasPrefix(name, "sandboxbash-accounts-")
 }
 
 // requests notes what it reads of a connection's requests.

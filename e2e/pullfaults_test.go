@@ -18,7 +18,7 @@ import (
 func TestPullFaults(t *testing.T) {
 	t.Parallel()
 	here := hereSeat(t)
-	missing := "127.0.0.1:9/sbx-test-" + uuid.NewString() + ":1" // discard: nobody listens there
+	missing := "127.0.0.1:9/sbx-test-" + uuid.NewString() + ":1" // discard: no program listens there
 	pull := regexp.MustCompile(`^/images/create\?`)
 	for _, tt := range []struct {
 		name  string
@@ -67,7 +67,7 @@ func TestPullFaults(t *testing.T) {
 	}
 }
 
-// A registry that does not answer holds up nobody who has not asked for its image.
+// A registry that does not answer delays only those who asked for its image.
 func TestDefaultImageHangs(t *testing.T) {
 	t.Parallel()
 	here := hereSeat(t)

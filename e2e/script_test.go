@@ -63,7 +63,7 @@ func made() []string {
 	var all []string
 	for _, args := range [][]string{
 		{"image", "ls", "--filter", "reference=sandboxbash/*", "--format", "{{.Repository}}:{{.Tag}}"},
-		{"volume", "ls", "--filter", "name=sandboxbash-runner-", "--filter", "name=sandboxbash-programs-", "--format", "{{.Name}}"},
+		{"volume", "ls", "--filter", "name=sandboxbash-runner-", "--filter", "name=sandboxbash-programs-", "--filter", "name=sandboxbash-accounts-", "--format", "{{.Name}}"},
 	} {
 		out, err := exec.Command("docker", args...).Output()
 		if err != nil {
@@ -75,7 +75,7 @@ func made() []string {
 }
 
 // sweep removes what was made for the tests, by the program's own means, unless
-// there was something before: then it is somebody's, as is what they asked to keep.
+// there was something before: then it belongs to the user, as does what they asked to keep.
 func sweep(before []string) error {
 	if len(before) > 0 || os.Getenv(keepVariable) != "" || len(made()) == 0 {
 		return nil
@@ -121,8 +121,8 @@ func TestCommandLine(t *testing.T) {
 
 var sleepMark = regexp.MustCompile(`sleep (4[0-9]{3})\b`)
 
-// TestMarks checks that a process that one test looks for is no other test's: they
-// look at all containers, and run at the same time.
+// TestMarks checks that no two tests look for the same process: they look at all
+// containers, and run at the same time.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	var files []string

@@ -79,7 +79,7 @@ func gone(t *testing.T, ids ...string) {
 	t.Helper()
 	var names []string
 	for _, id := range ids {
-		names = append(names, "sandboxbash-"+id, "sandboxbash-"+id+"-jobs")
+		names = append(names, "sandboxbash-"+id, "sandboxbash-"+id+"-jobs", "sandboxbash-"+id+"-kept")
 	}
 	var left []string
 	for deadline := time.Now().Add(settle); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -139,8 +139,8 @@ func TestServeKilled(t *testing.T) {
 	gone(t, ids...)
 }
 
-// TestServeWarm has a session prepared before anybody asks for it, which the first
-// call takes; what is prepared ends with the server.
+// TestServeWarm checks that the first call takes a session that was prepared before,
+// and that prepared sessions end with the server.
 func TestServeWarm(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
@@ -186,9 +186,51 @@ func TestServeLost(t *testing.T) {
 	if !strings.HasPrefix(text, "back\n") {
 		t.Errorf("after the loss: %q", text)
 	}
+	lost := ids[0]
 	ids = append(ids, s.sessions(t)...)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+	// What was in the one that was lost is not.
+	sandboxbash(t, s.home, "session", "pull", lost+":here", s.home+"/back/")
+	if _, err := os.Stat(s.home + "/back/here"); err != nil {
+		t.Error(err)
+	}
+	sandboxbash(t, s.home, "session", "stop", lost)
 	gone(t, ids...)
+}
+
+// TestServeLeft has clients go: what they have changed is kept and said, what they have
+// not is removed.
+func TestServeLeft(t *testing.T) {
+	t.Parallel()
+	needEngine(t)
+	src := t.TempDir()
+	if err := os.WriteFile(src+"/a", []byte("text\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for command, kept := range map[string]bool{"cat a": false, "echo more >>a": true, "rm a; echo text >a": true} {
+		s := server(t, nil, "mcp", "--workspace", "copy:"+src)
+		c := connectMCP(t, &mcp.CommandTransport{Command: s.cmd})
+		c.call(t, t.Context(), "bash", map[string]any{"command": command})
+		ids := s.sessions(t)
+		if len(ids) != 1 {
+			t.Fatalf("%q: there are %d sessions", command, len(ids))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if said := strings.Contains(s.stderr.String(), "session pull "+ids[0]+":. DIR"); said != kept {
+			t.Errorf("%q: standard error is %q; want it said: %t", command, s.stderr.String(), kept)
+		}
+		if kept {
+			if got := len(engineThings([]string{"sandboxbash-" + ids[0], "sandboxbash-" + ids[0] + "-kept"})); got != 2 {
+				t.Errorf("%q: %d things are left; want the workspace and its record", command, got)
+			}
+			out := t.TempDir()
+			sandboxbash(t, s.home, "session", "pull", ids[0]+":a", out)
+			sandboxbash(t, s.home, "session", "stop", ids[0])
+		}
+		gone(t, ids...)
+	}
 }

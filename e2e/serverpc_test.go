@@ -85,7 +85,7 @@ func (r *rpc) end() {
 func TestServeRPC(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
-	r := startRPC(t, []string{"SANDBOXBASH_AGENT_ASYNC=true"}, "--artifacts", "always")
+	r := startRPC(t, []string{"SANDBOXBASH_AGENT_ASYNC=true", "SANDBOXBASH_KEEP_FOR=0s"}, "--artifacts", "always")
 	call := func(id int, args string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"bash","arguments":%s}}`, id, args)
 	}
@@ -132,11 +132,17 @@ func TestServeRPC(t *testing.T) {
 	if line := r.until(`"id":10,`); !strings.Contains(line, `"entries":[{"name":"- a\n'b","type":"file","size":3,"mode":"0644"}]`) {
 		t.Error(line)
 	}
+	r.send(`{"jsonrpc":"2.0","id":9,"method":"session/write","params":{"path":"dash/-","content":"1234"}}`)
+	r.until(`"id":9,"result":{}`)
+	r.send(`{"jsonrpc":"2.0","id":10,"method":"session/files","params":{"path":"dash"}}`)
+	if line := r.until(`"id":10,`); !strings.Contains(line, `"entries":[{"name":"-","type":"file","size":4,"mode":"0644"}]`) {
+		t.Error(line)
+	}
 	r.send(`{"jsonrpc":"2.0","id":11,"method":"session/read","params":{"path":"deep/- a\n'b"}}`)
 	if line := r.until(`"id":11,`); !strings.Contains(line, `{"content":"/wAK","encoding":"base64","end":true}`) {
 		t.Error(line)
 	}
-	for path, want := range map[string]string{"deep": "it is a directory", "none": "there is no such file", "/dev/null": "it is no plain file", "/etc/shadow-": "there is no such file"} {
+	for path, want := range map[string]string{"deep": "it is a directory", "none": "there is no such file", "/dev/null": "it is not a plain file", "/etc/shadow-": "there is no such file"} {
 		r.send(`{"jsonrpc":"2.0","id":12,"method":"session/read","params":{"path":"` + path + `"}}`)
 		if line := r.until(`"id":12,`); !strings.Contains(line, want) {
 			t.Errorf("%s: %s", path, line)

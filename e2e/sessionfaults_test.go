@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Row L7, scenario 73: somebody ends, pauses or removes the container of a
+// Row L7, scenario 73: another program ends, pauses or removes the container of a
 // session under a command, or memory runs out in it. What is told of the command
 // is true, and what is told of the next one is its like.
 func TestContainerFaults(t *testing.T) {
@@ -110,8 +110,8 @@ func (l *ledger) killParents() error {
 	l.mu.Lock()
 	mark := markVariable + "=" + fmt.Sprintf("%s-%d", l.session, l.next)
 	l.mu.Unlock()
-	for _, p := range processes(func(p process) bool { return !p.of("") && strings.Contains(string(p.environ)+"\x00", mark+"\x00") }) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	for _, p := range running(func(p process) bool { return !p.of("") && strings.Contains(string(p.Environ)+"\x00", mark+"\x00") }) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
 		if err != nil {
 			continue
 		}

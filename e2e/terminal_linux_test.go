@@ -3,8 +3,10 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -76,19 +78,19 @@ func TestPTYBytes(t *testing.T) {
 	p.leaves(0)
 }
 
-// Esc Esc ends the command and all that it has started, other keys can be set to,
-// and none need to.
+// Keys that were named end the command and all that it has started; by default none do.
 func TestPTYKillKeys(t *testing.T) {
 	t.Parallel()
+	escEsc := []string{"--kill-keys", "esc esc"}
 	id := newSession(t)
 	for i, row := range []struct {
 		name string
 		args []string
 		keys []string
 	}{
-		{"esc esc", nil, []string{"\x1b", "\x1b"}},
-		{"at once", nil, []string{"\x1b\x1b"}},
-		{"as a modern terminal sends them", nil, []string{"\x1b[27u", "\x1b[27u"}},
+		{"esc esc", escEsc, []string{"\x1b", "\x1b"}},
+		{"at once", escEsc, []string{"\x1b\x1b"}},
+		{"as a modern terminal sends them", escEsc, []string{"\x1b[27u", "\x1b[27u"}},
 		{"another key", []string{"--kill-keys", "ctrl-]"}, []string{"\x1d"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -113,10 +115,11 @@ func TestPTYKillKeys(t *testing.T) {
 		args []string
 		keys []string
 	}{
-		{"too slowly", nil, []string{"\x1b", "", "\x1b"}},
-		{"with another key between", nil, []string{"\x1b", "x", "\x1b"}},
-		{"an arrow", nil, []string{"\x1b[A", "\x1b[A"}},
-		{"alt and an arrow", nil, []string{"\x1b\x1b[A"}},
+		{"too slowly", escEsc, []string{"\x1b", "", "\x1b"}},
+		{"with another key between", escEsc, []string{"\x1b", "x", "\x1b"}},
+		{"an arrow", escEsc, []string{"\x1b[A", "\x1b[A"}},
+		{"alt and an arrow", escEsc, []string{"\x1b\x1b[A"}},
+		{"by default", nil, []string{"\x1b", "\x1b"}},
 		{"switched off", []string{"--kill-keys", "none"}, []string{"\x1b", "\x1b"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -229,7 +232,7 @@ func TestPTYFlood(t *testing.T) {
 	p.leaves(3)
 }
 
-// useBrought is the begin of a script that uses what bring has brought.
+// useBrought is the start of a script that uses what bring has brought.
 const useBrought = `export PATH=$PWD/bin:$PATH LD_LIBRARY_PATH=$PWD/lib; `
 
 // Scenario 55: real programs, as a person uses them.
@@ -336,13 +339,82 @@ func TestAttach(t *testing.T) {
 	q := sit(t, "session", "attach", id, "--", `echo "$1 of $#"; exit 4`, "one", "two")
 	q.sees("one of 2")
 	q.leaves(4)
-	if out, err := plainly(t.Context(), "session", "attach", id).CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal") {
+	if out, err := plainly(t.Context(), "session", "attach", id).CombinedOutput(); err == nil || !strings.Contains(string(out), "not a terminal") {
 		t.Errorf("session attach without a terminal: %v, %s; want it refused", err, out)
 	}
 }
 
-// Without a terminal --pty is as nothing but for the word in the JSON; with one
-// the JSON comes out beside it. Scenario 47: nobody waits for input there is not.
+// An editor in an attached shell does not notice that other commands of its session
+// are killed, those included that only a stop of everything reaches.
+func TestAttachOutlivesKills(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"strict", "dev"} {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			id := newSession(t, "--profile", profile, "--workspace", "copy:"+bring(t, "vi"))
+			p := sit(t, "session", "attach", id)
+			p.sees(" ")
+			p.types(useBrought + "vi -u NONE notes.txt\r")
+			p.sees("\x1b[29;1H~") // all of an empty screen
+			p.types("ibefore")
+			p.sees("before")
+			const hop = `perl -e 'use POSIX; $SIG{TERM}=$SIG{HUP}=$SIG{CHLD}="IGNORE"; if (fork) { sleep 600 while 1 } setsid(); POSIX::close($_) for 0..2;
+				while (1) { my $p = fork; POSIX::_exit(0) if $p }' & sleep 600`
+			for range 3 {
+				out, err := plainly(t.Context(), "session", "exec", "--json", "--timeout", "1500ms", id, hop).Output()
+				if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 124 || !bytes.Contains(out, []byte(`"proved":true`)) {
+					t.Errorf("the kill: %v\n%s\nwant a timeout, and proved", err, out)
+				}
+			}
+			p.types(" after")
+			p.sees("after")
+			p.types("\x1b")
+			time.Sleep(600 * time.Millisecond) // one Esc, and none soon after
+			p.types(":wq\r")
+			p.sees("notes.txt\" ")
+			p.types("cat notes.txt; exit 3\r")
+			p.sees("before after\r\n")
+			p.leaves(3)
+		})
+	}
+}
+
+// A pager that waits for its reader for longer than the command may run has all output.
+func TestPager(t *testing.T) {
+	t.Parallel()
+	id := newSession(t)
+	p := newPerson(t)
+	p.cmd.Path, p.cmd.Args = "/bin/bash", []string{
+		"bash", "-o", "pipefail", "-c",
+		`"$0" session exec --timeout 3s "$1" 'seq 300000' | less; exit "${PIPESTATUS[0]}"`, filepath.Join(built, "sandboxbash"), id,
+	}
+	p.start()
+	p.sees("\r\n20\r\n")
+	time.Sleep(4 * time.Second) // longer than the timeout: the reader's time is not the command's
+	p.types("G")
+	p.sees("300000")
+	p.types("q")
+	p.leaves(0)
+}
+
+// A pager that is left early ends the command, with the status that a pipe gives.
+func TestPagerLeft(t *testing.T) {
+	t.Parallel()
+	id := newSession(t)
+	p := newPerson(t)
+	p.cmd.Path, p.cmd.Args = "/bin/bash", []string{
+		"bash", "-c",
+		`"$0" session exec "$1" 'yes | cat -n' | less; exit "${PIPESTATUS[0]}"`, filepath.Join(built, "sandboxbash"), id,
+	}
+	p.start()
+	p.sees("    20")
+	p.types("q")
+	p.leaves(141)
+	nothingRuns(t, id, "[y]es")
+}
+
+// Without a terminal --pty changes nothing but a word in the JSON; with a terminal the
+// JSON goes to standard output. Scenario 47: no call waits for input that cannot come.
 func TestPTYFallback(t *testing.T) {
 	t.Parallel()
 	id := newSession(t)

@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +17,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// ContainerID, ImageID and ExecID are the engine's own full identifiers. An
-// ImageID has the form "sha256:<64 hex digits>"; it is a content address, a
-// reference is not.
+// ContainerID and ImageID are the engine's own full identifiers. An ImageID has
+// the form "sha256:<64 hex digits>"; it is a content address, a reference is not.
 type (
 	ContainerID string
 	ImageID     string
-	ExecID      string
 )
 
 // Info describes an engine. Limits that it cannot enforce are listed by name,
@@ -45,12 +44,26 @@ type Info struct {
 	Runtimes       []string // registered, sorted
 	SecurityOpts   []string // as reported, as in "name=seccomp,profile=default"
 	Rootless       bool
-	// PlainTmpfs: a mount of type tmpfs may have neither an owner ("uid", "gid") nor
-	// a number of files ("nr_inodes"). A volume of that type may.
-	PlainTmpfs bool
-	Unenforced []string // limits the engine would drop, as in "memory", "swap", "pids", "cpus"
-	Warnings   []string // the engine's own words about itself
+	// EmptyResolver: /etc/resolv.conf of a container without a network is empty, whatever
+	// DNS it was given. A resolver then asks 127.0.0.1, where nothing answers.
+	EmptyResolver bool
+	ResetKeeps    Survival // what of a workspace outlives Engine.Reset
+	Unenforced    []string // limits the engine would drop, as in "memory", "swap", "pids", "cpus"
+	// Unheld are parts of the posture that the engine cannot give, by their names in the
+	// runner's report, as in "Seccomp". Profile strict refuses such an engine.
+	Unheld   []string
+	Warnings []string // the engine's own words about itself
 }
+
+// Survival says what of a workspace outlives a reset.
+type Survival int
+
+// Kinds of survival.
+const (
+	KeepsDisk   Survival = iota // what is on disk; a Helper over a workspace in memory keeps that too
+	KeepsMemory                 // what is in memory too
+	KeepsNone                   // the engine has no reset: a session that needs one is removed
+)
 
 // Image is an image that is present on the engine.
 type Image struct {
@@ -92,12 +105,12 @@ type Progress struct {
 }
 
 // Container is the shape of a container to create. The sandbox's shape is the
-// OCI specification's; what OCI does not say stands beside it.
+// OCI specification's; what OCI does not say stands next to it.
 //
 // Of Spec these fields are read, and no others: Process.{Args,Env,Cwd,User,
 // Capabilities.Bounding,NoNewPrivileges,OOMScoreAdj,Rlimits}, Root.Readonly,
 // Hostname, Mounts, Linux.{Resources.{Memory.{Limit,Swap,Swappiness},CPU.{Quota,Period},
-// Pids.Limit},Seccomp,MaskedPaths,ReadonlyPaths}.
+// Pids.Limit},Seccomp,MaskedPaths,ReadonlyPaths,Sysctl}.
 //
 // A mount has Type "tmpfs" (Options as for mount(8)), "volume" (Source is a
 // volume's name; Options "ro", "nocopy") or "bind" (Source is a path on the
@@ -109,8 +122,31 @@ type Container struct {
 	Network  string // "none" or "bridge"
 	Runtime  string // "" is the engine's default
 	ShmBytes int64  // size of /dev/shm
+	DNS      *DNS   // nil: what the engine's own machine has
 	Spec     specs.Spec
 }
+
+// DNS is what /etc/resolv.conf of a container says. Engines fill an empty field from
+// their own machine. Search may be ".", which means that there is no search list.
+type DNS struct {
+	Servers []string // IP addresses
+	Search  []string
+	Options []string // as in resolv.conf(5)
+}
+
+// Status says what a container is doing.
+type Status string
+
+// Statuses.
+const (
+	StatusCreated    Status = "created" // not started so far
+	StatusRunning    Status = "running"
+	StatusPaused     Status = "paused"
+	StatusRestarting Status = "restarting"
+	StatusRemoving   Status = "removing"
+	StatusExited     Status = "exited"
+	StatusDead       Status = "dead" // it has ended, and the engine could not remove it
+)
 
 // ContainerState is what the engine knows of a container.
 type ContainerState struct {
@@ -120,9 +156,9 @@ type ContainerState struct {
 	Labels     map[string]string
 	Entrypoint []string // the program and its arguments as run
 	Mounts     []Mount
-	Status     string // "created", "running", "paused", "restarting", "removing", "exited" or "dead"
+	Status     Status
 	OOMKilled  bool
-	ExitCode   int       // of PID 1; meaningful when Status is "exited"
+	ExitCode   int       // of PID 1; meaningful when Status is StatusExited
 	Error      string    // the engine's words when the start went wrong
 	Created    time.Time // by the engine's clock
 	Started    time.Time // zero if never
@@ -183,31 +219,31 @@ type Exec struct {
 type Stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
-	ID() ExecID
 	// Stderr returns the last bytes (at most 4 KiB) that the process wrote to
 	// its standard error, for an error message.
 	Stderr() string
-}
-
-// ExecState is what the engine knows of an exec. Running is false and ExitCode
-// nil both before the start and when the engine does not know: nil is unknown,
-// never zero.
-type ExecState struct {
-	Running  bool
-	ExitCode *int
-	PID      int // on the engine's machine
+	// Resize sets the size of the terminal. The error is ErrNotFound or ErrNotRunning
+	// if the process has ended.
+	Resize(ctx context.Context, rows, cols uint) error
+	// ExitCode waits until the engine knows the exit code of the process, or ctx ends.
+	// It does not read the stream, and may be called after Close.
+	ExitCode(ctx context.Context) (int, error)
 }
 
 // Errors that an engine reports, to be tested with errors.Is. They come wrapped
 // in an *Error that carries the engine's own words.
 var (
-	ErrNotFound    = errors.New("not found")             // no such image, container, volume, exec
-	ErrConflict    = errors.New("conflict")              // the name is taken, the state does not allow it
-	ErrNotRunning  = errors.New("not running")           // container stopped or paused
-	ErrDenied      = errors.New("denied")                // authentication or authorisation
-	ErrInvalid     = errors.New("invalid request")       // the engine refused the parameters
-	ErrUnreachable = errors.New("engine is unreachable") // no connection, or it broke before the request was sent
-	ErrTooOld      = errors.New("engine is too old")     // below the API version we need
+	ErrNotFound    = errors.New("not found")              // no such image, container, volume, exec
+	ErrConflict    = errors.New("conflict")               // the name is taken, the state does not allow it
+	ErrNotRunning  = errors.New("not running")            // container stopped or paused
+	ErrDenied      = errors.New("denied")                 // authentication or authorisation
+	ErrInvalid     = errors.New("invalid request")        // the engine refused the parameters
+	ErrUnreachable = errors.New("engine is unreachable")  // no connection, or it broke before the request was sent
+	ErrTooOld      = errors.New("engine is too old")      // below the API version we need
+	ErrAnswer      = errors.New("not an engine's answer") // what answered is longer than any engine's word
+	ErrAddress     = errors.New("bad engine address")     // it, or what it needs, is not usable as it was given
+	ErrImage       = errors.New("no such image")          // the reference is malformed, or there is no image for it
+	ErrSource      = errors.New("not an image")           // what an image was to be made from is missing or cannot be used
 )
 
 // Error is a failed engine call.

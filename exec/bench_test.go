@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // benchRunner is a runner that answers each request with the given frames and an
@@ -33,6 +33,10 @@ func benchRunner(b *testing.B, frames, size int) *Runner {
 // answerAll returns when the host has gone.
 func answerAll(conn net.Conn, frames, size int) {
 	defer conn.Close()
+	hello := wire.Hello{Version: wire.Version, PID: 1, Bash: true, Shell: true}
+	if _, err := conn.Write(wire.AppendFrame(nil, wire.TypeHello, hello.Append(nil))); err != nil {
+		return
+	}
 	in := wire.NewReader(conn)
 	output := wire.AppendFrame(nil, wire.TypeStdout, make([]byte, size))
 	for {
@@ -43,7 +47,7 @@ func answerAll(conn net.Conn, frames, size int) {
 		var answer []byte
 		switch kind {
 		case wire.TypeOpen:
-			answer = wire.AppendFrame(nil, wire.TypeHello, wire.Hello{Version: wire.Version, PID: 1, Bash: true, Shell: true}.Append(nil))
+			continue
 		case wire.TypeRequest:
 			req, err := wire.ParseRequest(payload)
 			if err != nil {

@@ -4,7 +4,7 @@
 // A Runner is a connection to one such process and runs one command at a time.
 // A Pool keeps several of them for a session, opened ahead of need. What a
 // command does to its output never decides anything here: how it ended comes in
-// frames of package exec/wire that it can neither see nor forge.
+// frames of package internal/wire that it can neither see nor forge.
 //
 // The package knows streams, not engines: its caller opens them.
 package exec
@@ -16,7 +16,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // DefaultGrace is how long a process group has between SIGTERM and SIGKILL.
@@ -30,6 +30,8 @@ const sweepTime = 2*time.Second + 250*time.Millisecond
 var (
 	ErrTimeout     = errors.New("the command's time is over")
 	ErrOutputLimit = errors.New("the command's output limit is reached")
+	// ErrInterrupt is a cancel by a person's SIGINT: the command gets that first.
+	ErrInterrupt = errors.New("interrupted")
 )
 
 // Reason says how a command that ran has ended.
@@ -77,10 +79,14 @@ type Command struct {
 	Timeout   time.Duration // from the start; 0: none
 	Grace     time.Duration // from SIGTERM to SIGKILL; 0: DefaultGrace
 
-	Job *Job // nil: it ends with this process, at the latest
+	Job *Job // nil: the command ends with this process, at the latest
+
+	// Watch are file systems to look at if it fails: see Status.NoRoom. A runner of an
+	// earlier version takes none.
+	Watch []string
 }
 
-// Status is how a command that ran has ended.
+// Status says how a command that ran has ended.
 type Status struct {
 	Reason  Reason
 	Code    int           // exit code 0–255; 0 when a signal ended it
@@ -97,7 +103,10 @@ type Status struct {
 	Rung      wire.Rung // how far the kill ladder went
 	Left      int       // processes that live on in the background; 0 is proved by the kernel
 	Write     error     // the first error of Stdout or Stderr
-	Handed    *Started  // the job that it has become
+	Handed    *Started  // the job that the command has become
+	// NoRoom lists what of Command.Watch, and of what is in memory, was full when the
+	// command failed.
+	NoRoom []wire.NoRoom
 }
 
 // Outcome says what is known of a command without a Status.
@@ -125,14 +134,14 @@ const (
 	CauseCancelled   Cause = "cancelled"
 	CauseRefused     Cause = "refused"          // the program could not be executed
 	CauseRunnerLost  Cause = "runner-lost"      // the runner's stream ended
-	CauseUnconfirmed Cause = "kill-unconfirmed" // killed, and nobody has said that it is gone
+	CauseUnconfirmed Cause = "kill-unconfirmed" // killed, and the runner has not confirmed it
 	CauseProtocol    Cause = "protocol"         // the runner speaks another version, or nonsense
 	CauseEngine      Cause = "engine"           // the engine could not start a runner
 	CauseJobs        Cause = "jobs"             // the session cannot keep the job
-	CauseJobLimit    Cause = "job-limit"        // as many jobs run as may
+	CauseJobLimit    Cause = "job-limit"        // the limit of running jobs is reached
 )
 
-// Error reports a command that did not run or whose end nobody knows.
+// Error reports a command that did not run, or whose end is unknown.
 type Error struct {
 	Outcome Outcome
 	Cause   Cause
@@ -186,18 +195,18 @@ type Options struct {
 	// Open starts a runner process and returns its standard streams. It must
 	// honour its context for the opening only.
 	Open func(ctx context.Context) (io.ReadWriteCloser, error)
-	// Lease is how long a runner, and the container, live without a word from
-	// this process; a runner, a minute at most. It must be positive.
+	// Lease is how long the container lives without contact from this process, and
+	// a runner, but at most a minute. It must be positive.
 	Lease time.Duration
-	// Paused reports whether the container is paused, so that its runners cannot but
-	// be silent. nil: it never is.
+	// Paused reports whether the container is paused, so that its runners cannot
+	// answer. nil: it never is.
 	Paused func(ctx context.Context) bool
 	// Again reports whether a runner that could not be opened is worth another try:
 	// an engine that is being restarted is soon there again. nil: it never is.
 	Again func(ctx context.Context) bool
-	// Gate bounds how many runners are opened at a time; it is for all pools of an
+	// Openings bounds how many runners are opened at a time, over all pools of an
 	// engine. nil: one of this pool's own.
-	Gate *Gate
+	Openings *Openings
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // fakeRunner is the other end of a Runner's stream: it speaks the protocol and
@@ -21,13 +21,13 @@ type fakeRunner struct {
 
 	mu       sync.Mutex
 	requests []wire.Request // guarded by mu
-	stdin    []byte         // guarded by mu; of the last request
+	stdin    []byte         // guarded by mu; what the last request got
 	kills    []wire.Kill    // guarded by mu
 	frames   []wire.Type    // guarded by mu
 	rest     []byte
 
-	lease time.Duration // that it was given; set before its greeting
-	mute  atomic.Bool   // no sign of life is answered
+	lease atomic.Int64 // that it was given, in nanoseconds
+	mute  atomic.Bool  // no sign of life is answered
 
 	// out queues frames: two writers of a pipe would wait for a mutex, which
 	// stops a bubble's clock.
@@ -70,6 +70,7 @@ func newFake(t *testing.T, f *fakeRunner) io.ReadWriteCloser {
 
 func (f *fakeRunner) serve() {
 	defer f.conn.Close()
+	f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
 	kind, payload, err := f.in.Next()
 	if err != nil || kind != wire.TypeOpen {
 		return
@@ -79,8 +80,7 @@ func (f *fakeRunner) serve() {
 		f.t.Errorf("open %+v, %v", open, err)
 		return
 	}
-	f.lease = open.Lease // before the greeting
-	f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
+	f.lease.Store(int64(open.Lease))
 	for {
 		kind, payload, err := f.in.Next()
 		if err != nil {

@@ -4,7 +4,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // feed sends the request and then the command's standard input, never more than
@@ -15,9 +15,9 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 	req := wire.Request{
 		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
 		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID,
-		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c),
+		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c), Watch: c.Watch,
 	}
-	if r.sendRequest(req.Append(nil)) != nil || c.Stdin == nil {
+	if r.sendRequest(req.AppendFor(r.version, nil)) != nil || c.Stdin == nil {
 		return
 	}
 	buf := make([]byte, 64<<10) // bytes; a frame of standard input

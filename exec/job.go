@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Job makes a command one that can be handed over: the runner keeps it, and all
-// of its output, without this process. Until then it is a command like any other,
-// and ends with this process. After that Run returns HandedOver, and the runner is
-// its own.
+// Job makes a command one that can be handed over. Until the hand-over it is a command
+// like any other, and ends with this process. Then Run returns HandedOver, and the
+// runner keeps the command and all of its output without this process.
 type Job struct {
 	// After is when the command is handed over, counted from its start: at once if
 	// it is 0, and never if it is negative. A command that ends first has ended.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // detached answers the hand-over of a request.
@@ -123,7 +123,7 @@ func TestHandOverTooLate(t *testing.T) {
 	})
 }
 
-// A cancel while the hand-over is under way is told to the runner. What it says
+// A cancel while the hand-over is under way goes to the runner. What it says
 // then is what happened.
 func TestHandOverCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestPoolLetsGo(t *testing.T) {
 	})
 }
 
-// What goes aside waits for nobody.
+// What goes aside waits for no other command.
 func TestPoolAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool(t, 0, func() *fakeRunner {

@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // busyPause is between two tries of a command whose session is busy with the
-// commands of other processes.
-const busyPause = 10 * time.Millisecond
+// commands of other processes. It doubles up to maxBusyPause.
+const (
+	busyPause    = 10 * time.Millisecond
+	maxBusyPause = 320 * time.Millisecond
+)
 
 // heartbeat is the longest time between two signs of life to a runner.
 const heartbeat = 10 * time.Second
@@ -44,11 +48,28 @@ const (
 var errSlowOpen = fmt.Errorf("the engine has not started a runner in time: it may be overloaded, or hang: %w", context.DeadlineExceeded)
 
 // Pool keeps the runners of one session. It is safe for concurrent use.
+//
+// A runner is in one of these states:
+//
+//	state     in open  in idle  who has it                 goes to
+//	opening   no       no       take, or Fill's goroutine  busy (take), idle (Fill), gone (it failed)
+//	idle      yes      yes      the pool                   busy (take), gone (its stream ended, or unused for maxIdle)
+//	busy      yes      no       one call of Runner.Run     idle, or gone
+//	gone      no       no       no one: its stream is closed
+//
+// A busy runner is gone after its command if the command has left processes behind or
+// was handed over as a job (the runner retires), if the command's end is unknown, or if
+// the stream has ended. Close makes all of them gone; Run then returns an error.
+//
+// A command takes a place in queue first, in the order of asking, and keeps it until it
+// has ended: at most maxRunners commands run at once. Then it takes an idle runner, or a
+// slot of Openings to open one, whichever is free first. It never holds a slot while it
+// runs. mu is held for bookkeeping only, and no other lock is taken while it is held.
 type Pool struct {
 	opts  Options
 	queue *semaphore.Weighted // one for each command that runs
 
-	waiting atomic.Int64 // commands in the queue
+	waiting atomic.Int64 // commands that wait for their place in queue
 
 	stop   context.CancelFunc
 	ctx    context.Context //nolint:containedctx // it is the pool's own life: of refilling; ends with Close
@@ -64,8 +85,8 @@ type Pool struct {
 
 // NewPool returns a Pool. It opens nothing: the first command or Fill does.
 func NewPool(opts Options) *Pool {
-	if opts.Gate == nil {
-		opts.Gate = NewGate()
+	if opts.Openings == nil {
+		opts.Openings = NewOpenings()
 	}
 	p := &Pool{
 		opts: opts, queue: semaphore.NewWeighted(maxRunners), open: map[*Runner]struct{}{},
@@ -79,19 +100,19 @@ func NewPool(opts Options) *Pool {
 // PoolStats is what a Pool holds at a moment.
 type PoolStats struct {
 	Idle, Busy int // runners
-	Waiting    int // commands that wait for their place
+	Waiting    int // commands that wait in the queue
 }
 
-// Stats counts what there is.
+// Stats counts runners and waiting commands.
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return PoolStats{Idle: len(p.idle), Busy: len(p.open) - len(p.idle), Waiting: int(p.waiting.Load())}
 }
 
-// Run runs one command as soon as a place is free, first come first served. The
-// command's timeout begins with its start, not with the wait. Errors are those
-// of Runner.Run.
+// Run runs one command as soon as fewer than maxRunners others run, in the order of
+// asking. The command's timeout starts with the command, not with the wait. Errors are
+// those of Runner.Run.
 func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 	if c.Exclusive && !p.queue.TryAcquire(maxRunners) {
 		return Status{}, notStarted(CauseBusy, "the session is busy with another command")
@@ -107,23 +128,22 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 	} else {
 		defer p.queue.Release(maxRunners)
 	}
-	for {
+	for pause := busyPause; ; pause = min(2*pause, maxBusyPause) {
 		st, err := p.try(ctx, c)
 		var e *Error
 		if c.Exclusive || !errors.As(err, &e) || e.Cause != CauseBusy {
 			return st, err
 		}
 		select {
-		case <-time.After(busyPause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
 		}
 	}
 }
 
-// Aside runs one command beside the queue: one of the caller's own that takes
-// long, or must not wait for the session's commands. Errors are those of
-// Runner.Run.
+// Aside runs one command outside the queue: one of the caller's own that takes long, or
+// must not wait for the session's commands. Errors are those of Runner.Run.
 func (p *Pool) Aside(ctx context.Context, c Command) (Status, error) { return p.try(ctx, c) }
 
 func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
@@ -151,12 +171,12 @@ func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error)
 	if timeout > 0 {
 		within = min(within, timeout+openSlack)
 	}
-	late := time.NewTimer(gateTime)
+	late := time.NewTimer(openingWait)
 	defer late.Stop()
 	for {
 		select {
-		case p.opts.Gate.places <- struct{}{}:
-			return p.inPlace(ctx, within)
+		case p.opts.Openings.slots <- struct{}{}:
+			return p.openInSlot(ctx, within)
 		case <-p.freed:
 			if r := p.takeIdle(); r != nil {
 				return r, nil
@@ -169,10 +189,10 @@ func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error)
 	}
 }
 
-// inPlace opens a runner in a place of the gate, unless none is needed any more.
-func (p *Pool) inPlace(ctx context.Context, within time.Duration) (*Runner, error) {
-	giveBack := p.opts.Gate.keep()
-	defer giveBack()
+// openInSlot opens a runner in a slot that has been taken, unless one is idle by now.
+func (p *Pool) openInSlot(ctx context.Context, within time.Duration) (*Runner, error) {
+	release := p.opts.Openings.hold()
+	defer release()
 	if r := p.takeIdle(); r != nil {
 		return r, nil
 	}
@@ -198,16 +218,15 @@ func (p *Pool) takeIdle() *Runner {
 	}
 }
 
-// free tells one that waits that there is an idle runner.
+// free wakes one caller that waits for an idle runner.
 func (p *Pool) free() {
 	select {
 	case p.freed <- struct{}{}:
-	default: // as many as may wait are told already
+	default: // every caller that can wait has a token
 	}
 }
 
-// openRunner opens a runner, if need be and it makes sense at the second or a later
-// try.
+// openRunner opens a runner. It tries again while Options.Again says so, for againTime.
 func (p *Pool) openRunner(ctx context.Context, within time.Duration) (*Runner, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errSlowOpen)
 	defer cancel()
@@ -242,6 +261,7 @@ func (p *Pool) openOnce(ctx context.Context) (*Runner, error) {
 		return nil, notStarted(CauseCancelled, "the session is closed")
 	}
 	p.open[r] = struct{}{}
+	r.beaten = time.Now()
 	return r, nil
 }
 
@@ -286,10 +306,10 @@ func (p *Pool) fill() {
 	var r *Runner
 	var err error
 	select {
-	case p.opts.Gate.places <- struct{}{}:
-		giveBack := p.opts.Gate.keep()
+	case p.opts.Openings.slots <- struct{}{}:
+		release := p.opts.Openings.hold()
 		r, err = p.openRunner(p.ctx, openTime)
-		giveBack()
+		release()
 	case <-p.ctx.Done():
 		err = p.ctx.Err()
 	}
@@ -303,10 +323,11 @@ func (p *Pool) fill() {
 	}
 }
 
-// beat tells every runner that this process lives, and closes those that have
-// been idle for long, or say nothing any more.
+// beat sends Pings to the runners, and closes those that have been idle for long or do
+// not answer.
 func (p *Pool) beat() {
-	ticker := time.NewTicker(min(heartbeat, p.opts.Lease/3))
+	// Two of them fit into a lease.
+	ticker := time.NewTicker(min(heartbeat, p.opts.Lease*2/5))
 	defer ticker.Stop()
 	for {
 		select {
@@ -314,29 +335,48 @@ func (p *Pool) beat() {
 			return
 		case <-ticker.C:
 		}
-		p.mu.Lock()
-		var stale []*Runner
-		for len(p.idle) > max(p.opts.Ahead, 1) && time.Since(p.idle[0].idleSince) > maxIdle {
-			stale = append(stale, p.idle[0])
-			p.idle = p.idle[1:]
-		}
-		var all []*Runner
-		for r := range p.open {
-			all = append(all, r)
-		}
-		p.mu.Unlock()
+		stale, due := p.due(time.Now())
 		for _, r := range stale {
 			p.drop(r)
 		}
-		for _, r := range all {
-			if how := r.silent.beat(r.ear, time.Now()); how != hears {
-				p.helper.Go(func() { p.doubt(r, how) })
+		for _, r := range due {
+			if how := r.silent.beat(r.listener, time.Now()); how != healthy {
+				p.helper.Go(func() { p.suspect(r, how) })
 			}
 			// A runner whose stream is stuck must not hold up the others; its
 			// goroutine ends with the stream.
 			go func() { _ = r.send(wire.TypePing, nil) }()
 		}
 	}
+}
+
+// due returns the runners to close, and those to send a Ping: all busy ones, or, where
+// there are none, one idle runner, which keeps the container's lease. The rest get one
+// rarely, so that an idle session uses no processor time.
+func (p *Pool) due(now time.Time) (stale, due []*Runner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) > max(p.opts.Ahead, 1) && now.Sub(p.idle[0].idleSince) > maxIdle {
+		stale = append(stale, p.idle[0])
+		p.idle = p.idle[1:]
+	}
+	for r := range p.open {
+		if !slices.Contains(p.idle, r) && !slices.Contains(stale, r) {
+			due = append(due, r)
+		}
+	}
+	if n := len(p.idle); n > 0 && len(due) == 0 {
+		due = append(due, p.idle[n-1])
+	}
+	for _, r := range p.idle {
+		if now.Sub(r.beaten) >= wire.IdleLease/3 && !slices.Contains(due, r) {
+			due = append(due, r)
+		}
+	}
+	for _, r := range due {
+		r.beaten = now
+	}
+	return stale, due
 }
 
 // Close closes every runner, which kills what they run in the foreground, and

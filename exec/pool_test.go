@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,7 +102,7 @@ func TestPoolExclusive(t *testing.T) {
 		_, err := p.Run(t.Context(), Command{Stdout: io.Discard, Exclusive: true})
 		var e *Error
 		if !errors.As(err, &e) || e.Outcome != NotStarted || e.Cause != CauseBusy {
-			t.Errorf("Run(exclusive) beside another: error %v; want not-started{busy}", err)
+			t.Errorf("Run(exclusive) during another: error %v; want not-started{busy}", err)
 		}
 		<-done
 		if _, err := p.Run(t.Context(), Command{Stdout: io.Discard, Exclusive: true}); err != nil {
@@ -128,8 +129,8 @@ func TestPoolBusyElsewhere(t *testing.T) {
 		if _, err := p.Run(t.Context(), Command{Stdout: io.Discard, Timeout: time.Millisecond}); err != nil {
 			t.Errorf("Run() = %v; want it to wait", err)
 		}
-		if got := time.Since(start); tries != 5 || got != 4*busyPause {
-			t.Errorf("%d tries in %s; want 5 in %s", tries, got, 4*busyPause)
+		if got := time.Since(start); tries != 5 || got != 15*busyPause { // 1, 2, 4 and 8
+			t.Errorf("%d tries in %s; want 5 in %s", tries, got, 15*busyPause)
 		}
 		tries = 0
 		var e *Error
@@ -233,8 +234,52 @@ func TestPoolHeartbeat(t *testing.T) {
 			}
 		}
 		f.mu.Unlock()
-		if pings != 3 {
-			t.Errorf("%d pings in 16s of a lease of 15s; want 3", pings)
+		if pings != 2 {
+			t.Errorf("%d pings in 16s of a lease of 15s; want 2", pings)
+		}
+	})
+}
+
+// Of idle runners one healthy from the host within every lease, the others rarely;
+// a busy one always does, and then no idle one has to.
+func TestPoolRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var fakes []*fakeRunner // guarded by mu
+		p := pool(t, 3, func() *fakeRunner {
+			f := &fakeRunner{on: echo}
+			mu.Lock()
+			defer mu.Unlock()
+			fakes = append(fakes, f)
+			return f
+		})
+		defer p.Close()
+		p.Fill()
+		synctest.Wait()
+		pings := func() (all []int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, f := range fakes {
+				f.mu.Lock()
+				n := 0
+				for _, kind := range f.frames {
+					if kind == wire.TypePing {
+						n++
+					}
+				}
+				f.mu.Unlock()
+				all = append(all, n)
+			}
+			slices.Sort(all)
+			return all
+		}
+		time.Sleep(time.Minute + time.Second)
+		if got, want := pings(), []int{0, 0, 10}; !slices.Equal(got, want) {
+			t.Errorf("pings in a minute of a lease of 15s: %d; want %d", got, want)
+		}
+		time.Sleep(wire.IdleLease / 2)
+		if got := pings(); got[0] < 1 || got[1] > 2 {
+			t.Errorf("pings in %s more: %d; want one or two of idle runners", wire.IdleLease/2, got)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // Runner is one runner process. It runs one command at a time: Run must not be
@@ -17,6 +17,8 @@ import (
 type Runner struct {
 	stream io.ReadWriteCloser
 	in     *wire.Reader
+
+	version uint64 // of the protocol, as the runner speaks it; set by shake
 
 	writing sync.Mutex // one frame at a time on stream
 
@@ -26,17 +28,18 @@ type Runner struct {
 	dead chan struct{} // closed when the stream has ended
 	err  error         // why; set before dead is closed
 
-	ear    *ear
-	silent silence // the pool's
+	listener *listener
+	silent   silence // the pool's
 
 	idleSince time.Time // the pool's
+	beaten    time.Time // the pool's; when it last got a Ping
 }
 
 // NewRunner shakes hands with the runner at the other end of stream, which it
 // closes if that fails. Its reading goroutine ends with the stream.
 func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
-	r := &Runner{stream: stream, ear: &ear{stream: stream}, dead: make(chan struct{})}
-	r.in = wire.NewReader(r.ear)
+	r := &Runner{stream: stream, listener: &listener{stream: stream}, dead: make(chan struct{})}
+	r.in = wire.NewReader(r.listener)
 	// Close unblocks the read below when ctx ends.
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	err := r.shake(lease)
@@ -51,28 +54,27 @@ func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Durati
 	return r, nil
 }
 
-// runnerError adds what the runner printed before it gave up.
+// runnerError adds what the runner printed before it gave up. A stream with a method
+// NoRoom knows whether the runner ended because the session had no room for it.
 func runnerError(stream any, err error) error {
 	cause := CauseEngine
 	if errors.Is(err, wire.ErrFrame) {
 		cause = CauseProtocol
 	}
-	if s, ok := stream.(interface{ Stderr() string }); ok && s.Stderr() != "" {
+	if s, ok := stream.(interface{ NoRoom() bool }); ok && cause == CauseEngine && s.NoRoom() {
+		cause = CauseResources
+	} else if s, ok := stream.(interface{ Stderr() string }); ok && s.Stderr() != "" {
 		err = fmt.Errorf("%w; it said: %s", err, s.Stderr())
 	}
 	return &Error{Outcome: NotStarted, Cause: cause, Err: fmt.Errorf("runner: %w", err)}
 }
 
-// maxShown is how much of what is no greeting an error repeats, in bytes.
+// maxShown is how much of what came instead of a greeting an error repeats, in bytes.
 const maxShown = 300
 
 func (r *Runner) shake(lease time.Duration) error {
-	open := wire.Open{Version: wire.Version, Lease: lease}
-	if err := r.send(wire.TypeOpen, open.Append(nil)); err != nil {
-		return err
-	}
 	kind, payload, err := r.in.Next()
-	if errors.Is(err, wire.ErrFrame) { // no runner, but the engine's words instead of one
+	if errors.Is(err, wire.ErrFrame) { // not a runner, but the engine's words instead
 		return fmt.Errorf("no greeting, but %q", r.in.Ahead(maxShown))
 	}
 	if err != nil {
@@ -85,10 +87,11 @@ func (r *Runner) shake(lease time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if hello.Version != wire.Version {
-		return fmt.Errorf("%w: it speaks version %d, this host %d", wire.ErrFrame, hello.Version, wire.Version)
+	if err := hello.Known(); err != nil {
+		return err
 	}
-	return nil
+	r.version = hello.Version
+	return r.send(wire.TypeOpen, wire.Open{Version: hello.Version, Lease: lease}.Append(nil))
 }
 
 // Close ends the runner: it kills what it still runs in the foreground.
@@ -97,7 +100,7 @@ func (r *Runner) Close() {
 	<-r.dead
 }
 
-// alive reports whether the stream still stands.
+// alive reports whether the stream is still open.
 func (r *Runner) alive() bool {
 	select {
 	case <-r.dead:
@@ -126,7 +129,7 @@ func (r *Runner) sendFor(run *running, kind wire.Type, payload []byte) error {
 
 var errOver = errors.New("the command is over")
 
-// write needs writing.
+// write is called with writing locked.
 func (r *Runner) write(kind wire.Type, payload []byte) error {
 	_, err := r.stream.Write(wire.AppendFrame(make([]byte, 0, wire.HeaderSize+len(payload)), kind, payload))
 	return err
@@ -137,10 +140,10 @@ type running struct {
 	seq    uint64
 	chunks chan chunk    // output, for the taker
 	taken  chan struct{} // one for each chunk
-	// abandoned is closed when nobody waits for the taker any more.
+	// abandoned is closed when the output is no longer waited for.
 	abandoned chan struct{}
 	end       chan any           // wire.Exit or wire.Failed
-	refused   chan wire.Detached // a hand-over that could not be; nil for what is no Job
+	refused   chan wire.Detached // a hand-over that was refused; nil without a Job
 	window    atomic.Int64       // bytes of standard input that may be sent now
 	credit    chan struct{}      // a token when window has grown
 	taking    atomic.Int64       // since when the taker writes a chunk, as UnixNano; 0: it waits for one
@@ -162,7 +165,7 @@ func (r *Runner) read() {
 			err = r.handle(kind, payload)
 		}
 		if err != nil {
-			if r.ear.givenUp.Load() {
+			if r.listener.givenUp.Load() {
 				err = errSilent
 			}
 			r.err = err
@@ -219,7 +222,10 @@ func (r *Runner) handle(kind wire.Type, payload []byte) error {
 			run.end <- failed
 			return nil
 		}
-	default: // what only the host sends
+	default: // what only the host sends, or a later runner
+		if kind.Optional() {
+			return nil
+		}
 	}
 	return fmt.Errorf("%w: type %q out of place", wire.ErrFrame, kind)
 }
@@ -271,9 +277,37 @@ func (run *running) take(out [2]io.Writer) (first error) {
 	return first
 }
 
-// Run runs one command. A Status means that it ran and has ended, or was handed
-// over; an error is an *Error. When ctx ends the command is killed, and the cause of that end
-// decides the reason. Run returns at most Grace and 2.5 s after that.
+// Run runs one command. A Status means that it ran and has ended, or was handed over; an
+// error is an *Error. When ctx ends the command is killed, and the cause of that end
+// decides the reason. Run returns at most Grace and 2.5 s after that, or twice Grace
+// when the cause is ErrInterrupt.
+//
+// While it runs there are four goroutines, which meet in the running struct:
+//
+//	goroutine  does                                           ends
+//	Run        waits for the end, in await and wait            by the table below
+//	read       takes the runner's frames; outlives the command when the stream ends
+//	take       writes the output to the caller's writers       when chunks is closed
+//	feed       sends the request, then the standard input      at the input's end, or at stop
+//
+// read hands a chunk of output to take and waits until take is done with it. That is how
+// a slow writer slows the command, and why an Exit arrives behind all of the output.
+//
+//	state       event                                becomes
+//	waiting     Exit, or Failed                      ended
+//	waiting     Job.After is over, or Job.Detach     asked: Detach is sent
+//	asked       Detached with an ID                  ended: handed over
+//	asked       Detached without one                 waiting; Job.Refused is called
+//	asked       nothing for patience                 asked, and the output is abandoned
+//	(both)      the stream ends                      ended, if its end came; else unknown
+//	(both)      ctx ends                             killing: Kill is sent
+//	killing     Exit, or Failed                      ended
+//	killing     take has been stuck since the grace  killing, and the output is abandoned
+//	killing     the stream ends                      ended, if its end came; else unknown
+//	killing     grace and sweepTime are over         unknown: the kill is not confirmed
+//
+// Abandoned output is read and dropped, and counted in Status.Dropped. A Runner whose
+// command ended as unknown is closed: what its process does is not known.
 func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if err := ctx.Err(); err != nil {
 		return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
@@ -308,7 +342,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 
 	close(stopFeeding)
 	if end == nil {
-		r.stream.Close() // nobody knows what it is doing: never use it again
+		r.stream.Close() // what it is doing is unknown: never use it again
 		<-r.dead
 		run.abandon()
 	}
@@ -334,6 +368,9 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if got := run.received; uint64(got[0]) != exit.Stdout || uint64(got[1]) != exit.Stderr {
 		return Status{}, &Error{Outcome: Unknown, Cause: CauseProtocol, Err: fmt.Errorf(
 			"the engine lost output: %d+%d bytes of %d+%d arrived", got[0], got[1], exit.Stdout, exit.Stderr)}
+	}
+	if err := unproved(exit); err != nil {
+		return Status{}, err
 	}
 	st := status(ctx, exit)
 	if d, ok := end.(wire.Detached); ok {
@@ -391,9 +428,12 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 	if c.OnKill != nil {
 		c.OnKill()
 	}
-	kill := wire.Kill{Seq: run.seq, Grace: grace}
+	kill := wire.Kill{Seq: run.seq, Grace: grace, Interrupt: errors.Is(context.Cause(ctx), ErrInterrupt)}
+	if kill.Interrupt {
+		grace *= 2 // one for each of the two signals
+	}
 	// A stuck engine may not take it: the goroutine ends with the stream.
-	go func() { _ = r.send(wire.TypeKill, kill.Append(nil)) }()
+	go func() { _ = r.send(wire.TypeKill, kill.AppendFor(r.version, nil)) }()
 
 	killed := time.Now()
 	takers := time.NewTimer(grace)
@@ -407,8 +447,8 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 		case <-r.dead:
 			return lost()
 		case now := <-takers.C:
-			// The end may stand behind output that nobody takes, or both may still be
-			// on their way.
+			// The end may be behind output that the caller's writers do not take, or both
+			// may still be on their way.
 			if run.stuck(now, killed.Add(grace+slowTaker)) {
 				run.abandon()
 			} else {
@@ -421,12 +461,20 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 	}
 }
 
+// unproved is the error of a kill that has left something, as its runner says.
+func unproved(exit wire.Exit) error {
+	if exit.Rung == wire.RungNone || exit.Rung != wire.RungStuck && exit.Left == 0 {
+		return nil
+	}
+	return &Error{Outcome: Unknown, Cause: CauseUnconfirmed, Err: fmt.Errorf("%d of its processes have survived the kill", exit.Left)}
+}
+
 // status says how a command ended. Only a command that the runner had to kill
 // has ended for our reason.
 func status(ctx context.Context, exit wire.Exit) Status {
 	st := Status{
 		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS), Processes: int64(exit.Processes),
-		Stdout: int64(exit.Stdout), Stderr: int64(exit.Stderr), Rung: exit.Rung, Left: int(exit.Left),
+		Stdout: int64(exit.Stdout), Stderr: int64(exit.Stderr), Rung: exit.Rung, Left: int(exit.Left), NoRoom: exit.NoRoom,
 	}
 	cause := context.Cause(ctx)
 	switch {

@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 func TestRun(t *testing.T) {
@@ -30,7 +32,7 @@ func TestRun(t *testing.T) {
 		var out, errOut bytes.Buffer
 		got, err := r.Run(t.Context(), Command{Shell: "bash", Script: "x", Dir: "/", Stdout: &out, Stderr: &errOut})
 		want := Status{Reason: Exited, Code: 7, Elapsed: 3 * time.Second, Stdout: 9, Stderr: 3, CPU: time.Second, MaxRSS: 4096}
-		if got != want || err != nil {
+		if !cmp.Equal(got, want) || err != nil {
 			t.Errorf("Run() = %+v, %v; want %+v, nil", got, err, want)
 		}
 		if out.String() != "out1 out2" || errOut.String() != "err" {
@@ -67,6 +69,25 @@ func TestRunReason(t *testing.T) {
 			got, err := r.Run(ctx, Command{Stdout: io.Discard})
 			if got.Reason != row.want || got.Elapsed != 5*time.Second || err != nil {
 				t.Errorf("%s: Run() = %s after %s, %v; want %s after 5s, nil", row.name, got.Reason, got.Elapsed, err, row.want)
+			}
+		})
+	}
+}
+
+// A kill that has left something is not believed to be one.
+func TestRunUnproved(t *testing.T) {
+	for _, exit := range []wire.Exit{{Signal: 9, Rung: wire.RungStuck}, {Signal: 9, Rung: wire.RungKill, Left: 1}, {Rung: wire.RungTerm, Left: 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := open(t, &fakeRunner{onKill: func(f *fakeRunner, kill wire.Kill) {
+				exit.Seq = kill.Seq
+				f.exit(exit)
+			}})
+			defer r.Close()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, ErrTimeout)
+			defer cancel()
+			got, err := r.Run(ctx, Command{Stdout: io.Discard})
+			if e, ok := errors.AsType[*Error](err); !ok || e.Outcome != Unknown || e.Cause != CauseUnconfirmed {
+				t.Errorf("Run() after %+v = %+v, %v; want outcome-unknown{kill-unconfirmed}", exit, got, err)
 			}
 		})
 	}
@@ -167,7 +188,7 @@ func TestRunBlockedWriter(t *testing.T) {
 }
 
 // Output that is late, because the engine or the way to it has stood still, is not
-// taken for output that nobody takes.
+// taken for output that is not taken.
 func TestRunLateOutput(t *testing.T) {
 	for name, late := range map[string]time.Duration{"at once": 0, "behind the grace": 2 * DefaultGrace, "late": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +318,7 @@ type endless struct{ reads atomic.Int64 }
 func (e *endless) Read(p []byte) (int, error)      { e.reads.Add(1); return len(p), nil }
 func (e *endless) SetReadDeadline(time.Time) error { return nil }
 
-// A command that has ended is told of, also when the engine does not take what was
+// The end of a command is reported, also when the engine does not take what was
 // read for it.
 func TestRunStdinStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

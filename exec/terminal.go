@@ -9,28 +9,35 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Terminal is a command that runs on a terminal of its own: an exec whose
-// process is `runner pty`. Read gives what the terminal shows, Write types into
-// it; both may be called concurrently with each other and with everything else.
+// Terminal is a command that runs on a terminal of its own: an exec whose process is
+// `runner pty`. Read gives what the terminal shows, Write types into it; both may be
+// called concurrently with each other and with all other methods.
 //
-// A terminal has one stream for all, so what host and runner have to say to each
-// other beside the command's own bytes goes through an attendant: the standard
-// streams of `runner attend`, a program of ours that another runner runs. The
-// command ends when its attendant does.
+// A terminal has a single stream, for the command's own bytes. Whatever else host and
+// runner say to each other goes through an attendant: the standard streams of
+// `runner attend`, which another runner runs as a command. The command on the terminal
+// ends when its attendant does. The order of the turns is in wire's terminal.go:
+//
+//	AwaitAttendant  waits for the attendant's greeting
+//	GreetTerminal   waits for Hello, on the terminal
+//	Start           names the terminal to the attendant, sends the request on the
+//	                terminal, and waits for the answer by the attendant
+//	Wait            waits for Exit, by the attendant; kills when its ctx ends
 type Terminal struct {
-	stream io.ReadWriteCloser
-	pid    int
-	start  time.Time
+	stream  io.ReadWriteCloser
+	pid     int
+	version uint64 // of the protocol, as its runner speaks it
+	start   time.Time
 
 	attendant io.ReadWriteCloser
 	writing   sync.Mutex // one frame at a time
 	asking    sync.Mutex // one question at a time
-	answers   chan byte
-	ended     chan struct{} // closed when the attendant has no more to say
-	exit      *wire.Exit    // nil if the end was not told; set before ended is closed
+	answers   chan wire.TerminalState
+	ended     chan struct{} // closed when the attendant's stream has ended
+	exit      *wire.Exit    // nil if none came; set before ended is closed
 }
 
 // GreetTerminal waits until the runner at the other end of a terminal is ready
@@ -45,13 +52,13 @@ func GreetTerminal(ctx context.Context, stream io.ReadWriteCloser) (*Terminal, e
 		stream.Close()
 		return nil, runnerError(stream, err)
 	}
-	return &Terminal{stream: stream, pid: hello.PID, answers: make(chan byte, 1), ended: make(chan struct{})}, nil
+	return &Terminal{stream: stream, pid: hello.PID, version: hello.Version, answers: make(chan wire.TerminalState, 1), ended: make(chan struct{})}, nil
 }
 
 func greet(stream io.Reader) (wire.Hello, error) {
 	var seen bytes.Buffer
 	kind, payload, err := readFrame(io.TeeReader(stream, &seen))
-	if errors.Is(err, wire.ErrFrame) { // no runner, but the engine's words instead of one
+	if errors.Is(err, wire.ErrFrame) { // not a runner, but the engine's words instead
 		more := make([]byte, maxShown)
 		n, _ := stream.Read(more)
 		return wire.Hello{}, fmt.Errorf("no greeting, but %q", append(seen.Bytes(), more[:n]...))
@@ -63,8 +70,8 @@ func greet(stream io.Reader) (wire.Hello, error) {
 		return wire.Hello{}, fmt.Errorf("%w: greeting of type %q", wire.ErrFrame, kind)
 	}
 	hello, err := wire.ParseHello(payload)
-	if err == nil && hello.Version != wire.Version {
-		err = fmt.Errorf("%w: it speaks version %d, this host %d", wire.ErrFrame, hello.Version, wire.Version)
+	if err == nil {
+		err = hello.Known()
 	}
 	return hello, err
 }
@@ -89,15 +96,12 @@ func readFrame(src io.Reader) (wire.Type, []byte, error) {
 	return kind, payload, err
 }
 
-// attending is what `runner attend` says first.
-const attending = "attending\n"
-
 // AwaitAttendant waits until an attendant is there. It closes it if that fails.
 func AwaitAttendant(ctx context.Context, attendant io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { attendant.Close() })
-	said := make([]byte, len(attending))
+	said := make([]byte, len(wire.Attending))
 	_, err := io.ReadFull(attendant, said)
-	if err == nil && string(said) != attending {
+	if err == nil && string(said) != wire.Attending {
 		err = fmt.Errorf("%w: the attendant said %q", wire.ErrFrame, said)
 	}
 	if !stop() {
@@ -114,8 +118,8 @@ func AwaitAttendant(ctx context.Context, attendant io.ReadWriteCloser) error {
 }
 
 // Start starts the command and returns when it has been started, or an *Error.
-// The attendant has been waited for. Of c it takes no streams, no Timeout and no Grace. The Terminal closes
-// attendant in the end, whatever Start returns.
+// AwaitAttendant must have returned. The streams, the Timeout and the Grace of c are not
+// used. The Terminal closes attendant in the end, whatever Start returns.
 func (t *Terminal) Start(ctx context.Context, attendant io.ReadWriteCloser, c Command) error {
 	t.attendant = attendant
 	stop := context.AfterFunc(ctx, t.Close)
@@ -136,15 +140,15 @@ func (t *Terminal) Start(ctx context.Context, attendant io.ReadWriteCloser, c Co
 }
 
 func (t *Terminal) shake(c Command) error {
-	if _, err := fmt.Fprintf(t.attendant, "%d\n", t.pid); err != nil {
+	if _, err := t.attendant.Write(wire.AppendTerminal(nil, t.pid)); err != nil {
 		return err
 	}
 	req := wire.Request{
 		Seq: terminalSeq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
-		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive,
+		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive, Watch: c.Watch,
 	}
 	r := Runner{stream: t.stream} // for its sending only
-	if err := r.sendRequest(req.Append(nil)); err != nil {
+	if err := r.sendRequest(req.AppendFor(t.version, nil)); err != nil {
 		return err
 	}
 	kind, payload, err := readFrame(t.attendant)
@@ -167,7 +171,7 @@ func (t *Terminal) shake(c Command) error {
 // terminalSeq is the number of a terminal's only command.
 const terminalSeq = 1
 
-// listen takes what the attendant says until it says no more.
+// listen takes the attendant's frames until its stream ends.
 func (t *Terminal) listen() {
 	defer close(t.ended)
 	for {
@@ -175,13 +179,15 @@ func (t *Terminal) listen() {
 		if err != nil {
 			return
 		}
-		switch kind { //nolint:exhaustive // what else comes is nothing
+		switch kind { //nolint:exhaustive // other frames mean nothing here
 		case wire.TypePong:
-			if len(payload) == 1 {
-				select {
-				case t.answers <- payload[0]:
-				default: // nobody asks any more
-				}
+			pong, err := wire.ParsePong(payload)
+			if err != nil || pong.State == 0 {
+				continue
+			}
+			select {
+			case t.answers <- pong.State:
+			default: // the question was given up
 			}
 		case wire.TypeExit:
 			if exit, err := wire.ParseExit(payload); err == nil && exit.Seq == terminalSeq {
@@ -199,23 +205,13 @@ func (t *Terminal) tell(kind wire.Type, payload []byte) error {
 	return err
 }
 
-// Waiting says whether a command waits for input.
-type Waiting byte
-
-// Answers of WaitsForInput.
-const (
-	Waits      Waiting = 'w'
-	WaitsNot   Waiting = 'b'
-	NobodySees Waiting = '?' // the container's kernel does not tell
-)
-
 // WaitsForInput looks whether the command waits for input from its terminal now.
 // An error means that it has ended, or ctx has.
-func (t *Terminal) WaitsForInput(ctx context.Context) (Waiting, error) {
+func (t *Terminal) WaitsForInput(ctx context.Context) (wire.TerminalState, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
 	select {
-	case <-t.answers: // to a question that was given up
+	case <-t.answers: // of a question that was given up
 	default:
 	}
 	if err := t.tell(wire.TypePing, nil); err != nil {
@@ -223,7 +219,7 @@ func (t *Terminal) WaitsForInput(ctx context.Context) (Waiting, error) {
 	}
 	select {
 	case answer := <-t.answers:
-		return Waiting(answer), nil
+		return answer, nil
 	case <-t.ended:
 		return 0, io.EOF
 	case <-ctx.Done():
@@ -246,7 +242,7 @@ func (t *Terminal) Wait(ctx context.Context, grace time.Duration) (Status, error
 	}
 	kill := wire.Kill{Seq: terminalSeq, Grace: grace}
 	// A stuck engine may not take it: the goroutine ends with the attendant.
-	go func() { _ = t.tell(wire.TypeKill, kill.Append(nil)) }()
+	go func() { _ = t.tell(wire.TypeKill, kill.AppendFor(t.version, nil)) }()
 	top := time.NewTimer(grace + sweepTime)
 	defer top.Stop()
 	select {
@@ -261,6 +257,9 @@ func (t *Terminal) Wait(ctx context.Context, grace time.Duration) (Status, error
 func (t *Terminal) status(ctx context.Context) (Status, error) {
 	if t.exit == nil {
 		return Status{}, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: errors.New("the terminal's runner or its attendant went away")}
+	}
+	if err := unproved(*t.exit); err != nil {
+		return Status{}, err
 	}
 	st := status(ctx, *t.exit)
 	st.Elapsed = time.Since(t.start)

@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // ptyRunner plays the runner of a terminal and its attendant. It says what it is
@@ -44,7 +46,7 @@ func openPTY(ctx context.Context, t *testing.T, first func(*ptyRunner)) (*Termin
 		first(r)
 	}()
 	go func() {
-		_, _ = io.WriteString(r2, attending)
+		_, _ = io.WriteString(r2, wire.Attending)
 		pid := 0
 		if _, err := fmt.Fscanf(r2, "%d\n", &pid); err != nil || pid != 42 {
 			r2.Close()
@@ -56,7 +58,7 @@ func openPTY(ctx context.Context, t *testing.T, first func(*ptyRunner)) (*Termin
 				return
 			}
 			if kind == wire.TypePing {
-				r.send(wire.TypePong, []byte{byte(Waits)})
+				r.send(wire.TypePong, []byte{byte(wire.TerminalWaits)})
 			}
 			if kill, err := wire.ParseKill(payload); kind == wire.TypeKill && err == nil {
 				r.killed <- kill.Grace
@@ -94,7 +96,7 @@ func TestTerminalEnds(t *testing.T) {
 		{"signalled", nil, says(wire.TypeExit, exit(wire.Exit{Signal: 9})), Status{Reason: Signalled, Signal: 9}, 0},
 		{"out of memory", nil, says(wire.TypeExit, exit(wire.Exit{Signal: 9, OOM: true})), Status{Reason: OOMKilled, Signal: 9}, 0},
 		{"timed out", ErrTimeout, says(wire.TypeExit, exit(wire.Exit{Signal: 15, Rung: wire.RungTerm})), Status{Reason: TimedOut, Signal: 15, Rung: wire.RungTerm}, time.Second},
-		{"cancelled", context.Canceled, says(wire.TypeExit, exit(wire.Exit{Signal: 9, Rung: wire.RungKill, Left: 2})), Status{Reason: Cancelled, Signal: 9, Rung: wire.RungKill, Left: 2}, time.Second},
+		{"cancelled", context.Canceled, says(wire.TypeExit, exit(wire.Exit{Signal: 9, Rung: wire.RungKill})), Status{Reason: Cancelled, Signal: 9, Rung: wire.RungKill}, time.Second},
 		{"too much output", ErrOutputLimit, says(wire.TypeExit, exit(wire.Exit{Signal: 9, Rung: wire.RungKill})), Status{Reason: OutputLimit, Signal: 9, Rung: wire.RungKill}, time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -120,7 +122,7 @@ func TestTerminalEnds(t *testing.T) {
 				}
 				got, err := term.Wait(ctx, 5*time.Second)
 				row.want.Elapsed = row.elapsed
-				if got != row.want || err != nil {
+				if !cmp.Equal(got, row.want) || err != nil {
 					t.Errorf("Wait() = %+v, %v; want %+v, nil", got, err, row.want)
 				}
 			})
@@ -128,7 +130,30 @@ func TestTerminalEnds(t *testing.T) {
 	}
 }
 
-// Who does not confirm a kill is given up in time, and who goes away is missed.
+// A kill that has left something is not believed to be one.
+func TestTerminalUnproved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		term, r, err := openPTY(t.Context(), t, says(wire.TypePong, []byte{'s'}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer term.Close()
+		defer r.terminal.Close()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, ErrTimeout)
+		defer cancel()
+		go func() {
+			<-r.killed
+			r.send(wire.TypeExit, wire.Exit{Seq: terminalSeq, Signal: 9, Rung: wire.RungKill, Left: 2}.Append(nil))
+		}()
+		_, err = term.Wait(ctx, time.Second)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Outcome != Unknown || e.Cause != CauseUnconfirmed {
+			t.Errorf("Wait() = %v; want outcome-unknown{kill-unconfirmed}", err)
+		}
+	})
+}
+
+// A runner that does not confirm a kill is given up in time, and one that goes away is noticed.
 func TestTerminalUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,8 +231,8 @@ func TestWaitsForInput(t *testing.T) {
 		}
 		defer r.terminal.Close()
 		defer term.Close()
-		if got, err := term.WaitsForInput(t.Context()); got != Waits || err != nil {
-			t.Errorf("WaitsForInput() = %q, %v; want %q", got, err, Waits)
+		if got, err := term.WaitsForInput(t.Context()); got != wire.TerminalWaits || err != nil {
+			t.Errorf("WaitsForInput() = %q, %v; want %q", got, err, wire.TerminalWaits)
 		}
 	})
 }
@@ -220,7 +245,7 @@ func TestAwaitAttendant(t *testing.T) {
 		err        error // of the end of what it says
 		cause      Cause // "" if it is there
 	}{
-		{"there", attending, nil, ""},
+		{"there", wire.Attending, nil, ""},
 		{"something else", "exec failed\n", nil, CauseProtocol},
 		{"nothing", "", nil, CauseEngine},
 		{"refused", "", busy, CauseBusy},

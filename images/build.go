@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +21,8 @@ import (
 
 const dockerfile = "Dockerfile"
 
-// BaseDir is the directory of the base image, which is embedded. A directory of
-// that name is ./base.
+// BaseDir is the argument of Build that means the base image, whose directory is
+// embedded. A directory of that name is given as ./base.
 const BaseDir = "base"
 
 //go:embed base
@@ -31,6 +32,7 @@ var embeddedBase embed.FS
 type BuildOptions struct {
 	Ref     string            // what to name it; "" gives it no name
 	Args    map[string]string // values of the Dockerfile's ARG
+	Base    string            // value of its ARG BASE, a reference; "host" is the snapshot that Host makes
 	Network string            // of what it runs: "host", "none", or "" for the engine's choice
 }
 
@@ -41,6 +43,15 @@ func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, pro
 	if err != nil {
 		return engine.Image{}, err
 	}
+	if opts.Base != "" {
+		base, err := r.base(ctx, opts.Base, progress)
+		if err != nil {
+			return engine.Image{}, err
+		}
+		args := map[string]string{"BASE": base}
+		maps.Copy(args, opts.Args)
+		opts.Args = args
+	}
 	want := engine.Build{Ref: name, Labels: roleLabels(roleImage), Args: opts.Args, Network: opts.Network}
 	if dir == BaseDir {
 		want.Dockerfile = BaseDir + "/" + dockerfile
@@ -50,13 +61,29 @@ func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, pro
 		})
 	}
 	if _, err := os.Stat(filepath.Join(dir, dockerfile)); err != nil {
-		return engine.Image{}, fmt.Errorf("build: %s has no %s: %w", dir, dockerfile, err)
+		return engine.Image{}, &SourceError{fmt.Errorf("build: %s has no %s: %w", dir, dockerfile, err)}
 	}
 	ignored, err := readIgnored(dir)
 	if err != nil {
-		return engine.Image{}, err
+		return engine.Image{}, &SourceError{err}
 	}
 	return r.build(ctx, dir, want, progress, func(w io.Writer) error { return writeContext(w, dir, ignored) })
+}
+
+// base returns a reference in a form that a Dockerfile understands.
+func (r *Resolver) base(ctx context.Context, ref string, progress func(engine.Progress)) (string, error) {
+	t, err := parseRef(ref)
+	if err != nil || t.name != HostRef {
+		return ref, err
+	}
+	img, err := r.Host(ctx, progress)
+	if err != nil {
+		return "", err
+	}
+	if len(img.Refs) > 0 {
+		return img.Refs[0], nil
+	}
+	return string(img.ID), nil
 }
 
 // build streams a context to the engine.
@@ -70,6 +97,9 @@ func (r *Resolver) build(ctx context.Context, what string, want engine.Build, pr
 	id, err := r.engine.BuildImage(ctx, pr, want, orQuiet(progress))
 	pr.CloseWithError(errors.New("the engine stopped reading"))
 	<-done
+	if errors.Is(err, engine.ErrInvalid) { // the Dockerfile
+		err = &SourceError{err}
+	}
 	if err != nil {
 		return engine.Image{}, fmt.Errorf("build %s: %w", what, err)
 	}
@@ -83,7 +113,7 @@ func orQuiet(progress func(engine.Progress)) func(engine.Progress) {
 	return progress
 }
 
-// optionalRef is makeRef, but for an empty reference, which is no name.
+// optionalRef is makeRef, except that an empty reference is allowed and gives no name.
 func optionalRef(ref string) (string, error) {
 	if ref == "" {
 		return "", nil
@@ -152,7 +182,7 @@ func writeContextEntry(tw *tar.Writer, path, rel string, d fs.DirEntry) error {
 			return err
 		}
 	case !mode.IsRegular() && !mode.IsDir():
-		return nil // sockets, pipes and devices are no content
+		return nil // the engine takes no sockets, pipes and devices
 	}
 	hdr, err := tar.FileInfoHeader(info, link)
 	if err != nil {

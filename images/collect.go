@@ -134,8 +134,8 @@ var questions = []question{
 	{"python3", []string{"-I", "-S", "-c", "import sys\nfor p in sys.path: print(p)"}},
 }
 
-// dataDirs asks all programs at once, in an empty environment: the user's own
-// settings must not lead anywhere.
+// dataDirs asks all programs at once, in an empty environment: the user's settings must
+// not add directories.
 func dataDirs(ctx context.Context, paths map[string]string) []string {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTime, errors.New("a program did not say where its data lies"))
 	defer cancel()
@@ -151,7 +151,7 @@ func dataDirs(ctx context.Context, paths map[string]string) []string {
 			cmd.Dir, cmd.Env, cmd.WaitDelay = "/", []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, time.Second
 			out, err := cmd.Output()
 			if err != nil {
-				return // it does not work here either
+				return // the program does not work here either
 			}
 			answers[i] = absolute(out)
 		})
@@ -197,7 +197,7 @@ func (c *collector) closure() {
 		c.scanned[path] = true
 		libs, err := c.linker.libraries(path)
 		if err != nil {
-			continue // damaged: it does not run here either
+			continue // a damaged file does not run here either
 		}
 		for _, lib := range libs {
 			if target := c.take(lib); target != "" {
@@ -207,8 +207,8 @@ func (c *collector) closure() {
 	}
 }
 
-// take adds a library, with a link beside the C library where the dynamic linker
-// would not look without a cache.
+// take adds a library. If the dynamic linker would not look where it is, take also links
+// to it from the directory of the C library.
 func (c *collector) take(lib found) string {
 	target := c.tree.add(lib.path)
 	if target == "" {

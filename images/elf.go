@@ -12,8 +12,10 @@ import (
 )
 
 // linker finds the shared libraries of programs as the dynamic linker would,
-// without running anything. It reads no linker cache: an image gets none, so a
-// library must be where the linker looks by itself, and linked there if not.
+// without running anything. It does not read this machine's linker cache, which names
+// libraries that a snapshot lacks. A snapshot gets a cache of its own (see ldCache) of
+// the linker's default directories alone, and linkers of other C libraries have none: so
+// a library must be in one of those directories, and is linked there if it is not.
 type linker struct {
 	dirs []string // searched after a file's own paths, in order
 }
@@ -37,7 +39,7 @@ func newLinker(arch string) linker {
 
 // confDirs reads an ld.so.conf, which may include others.
 func confDirs(path string, depth int) []string {
-	const maxDepth = 5 // includes in includes; an endless circle otherwise
+	const maxDepth = 5 // includes within includes; files may include each other
 	data, err := os.ReadFile(path)
 	if err != nil || depth > maxDepth {
 		return nil
@@ -128,18 +130,17 @@ func (o *object) readDynamic(e *elf.File, path string) error {
 	return nil
 }
 
-// found is a library that a file needs: where it is, and whether the linker's
-// default directories or the file's own paths lead there without a cache.
+// found is a library that a file needs: where it is, and whether the linker looks there
+// by itself, because of its default directories or of the file's own paths.
 type found struct {
 	path   string
 	name   string // DT_NEEDED
 	direct bool
 }
 
-// libraries returns what the ELF file at path loads: its interpreter and the
-// libraries it names itself. Libraries of libraries are the caller's to ask for.
-// A library that is not there is left out, as the program does not work on this
-// machine either.
+// libraries returns what the ELF file at path loads: its interpreter and the libraries
+// that it names itself. It does not follow those libraries; the caller does. A library
+// that this machine lacks is left out: the program does not work here either.
 func (l linker) libraries(path string) ([]found, error) {
 	o, err := readObject(path)
 	if err != nil {

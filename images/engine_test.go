@@ -128,7 +128,7 @@ func readVolume(t *testing.T, volume string) string {
 	t.Helper()
 	r, _ := connect(t)
 	host := hostImage(t, r)
-	return mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/.sandboxbash:ro,nocopy", string(host.ID), "cat", images.RunnerPath)
+	return mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/.sandboxbash:ro,nocopy", string(host.ID), "cat", engine.RunnerPath)
 }
 
 func TestRefillHealsAVolume(t *testing.T) {
@@ -149,7 +149,7 @@ func TestRefillHealsAVolume(t *testing.T) {
 			mustCommand(t, "volume", "rm", volume)
 			mustCommand(t, "volume", "create", volume)
 		}},
-		{"filled by somebody else", func() {
+		{"filled by another process", func() {
 			host := hostImage(t, r)
 			mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/v", string(host.ID), "sh", "-c", "echo evil > /v/runner")
 		}},

@@ -16,3 +16,6 @@ func UseRunner(r *Resolver, content []byte) (volume, ref string) {
 	b, _ := r.runners("amd64")
 	return b.content().volume, runnerRepo + ":" + b.id()
 }
+
+// MakerOf is whose the snapshots are that r makes.
+func MakerOf(r *Resolver) string { return r.maker() }

@@ -8,13 +8,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// maxPending bounds the progress kept for a waiter that is slow to read it:
-// one entry a layer or step. Beyond it, further steps are not shown to it.
+// maxPending bounds the progress kept for a waiter that is slow to read it: one entry
+// per layer or step. A waiter does not see the steps beyond it.
 const maxPending = 256
 
-// flights runs one call a key at a time: who asks while it runs waits for the
-// same outcome, and sees how far it is and goes. The zero value is ready. The
-// call is cancelled when its last waiter has gone.
+// flights runs one call per key at a time. A caller that asks while the call runs waits
+// for the same outcome, and is shown the progress so far and from then on. The call is
+// cancelled when its last waiter has gone. The zero value is ready to use.
+//
+// It is golang.org/x/sync/singleflight with progress, and with a call that outlives the
+// context of the caller that started it.
 type flights[T any] struct {
 	mu      sync.Mutex
 	running map[string]*flight[T] // guarded by mu
@@ -26,11 +29,11 @@ type flight[T any] struct {
 	value   T                    // readable once done is closed
 	err     error                // as value
 	waiters map[*waiter]struct{} // guarded by flights.mu
-	latest  []engine.Progress    // guarded by flights.mu; shown to who joins later
+	latest  []engine.Progress    // guarded by flights.mu; shown to a waiter that joins later
 }
 
-// waiter holds what its caller has not been shown yet; the caller's own
-// goroutine shows it, so a slow one delays nobody.
+// waiter holds the progress that its caller has not been shown yet. The caller's own
+// goroutine shows it, so that a slow caller delays no other.
 type waiter struct {
 	ready   chan struct{} // buffered, 1
 	mu      sync.Mutex
@@ -91,8 +94,8 @@ func (f *flights[T]) join(ctx context.Context, key string, w *waiter, call func(
 	return fl
 }
 
-// leave takes w off fl and reports whether it was the last: then the call is
-// cancelled, and the next who asks starts anew.
+// leave removes w from fl and reports whether it was the last waiter. If so, the call is
+// cancelled, and the next caller starts a new one.
 func (f *flights[T]) leave(key string, fl *flight[T], w *waiter) (last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,8 +132,7 @@ func (w *waiter) add(p engine.Progress) {
 	}
 }
 
-// merge puts p in the place of its ID's last step, or at the end while there is
-// room.
+// merge replaces the last step of p's ID by p, or appends p if there is room.
 func merge(list []engine.Progress, p engine.Progress) ([]engine.Progress, bool) {
 	i := slices.IndexFunc(list, func(old engine.Progress) bool { return old.ID == p.ID })
 	switch {

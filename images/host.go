@@ -11,14 +11,14 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// snapshotVersion changes with what a snapshot of the same files contains.
+// snapshotVersion changes whenever a snapshot of the same files gets another content.
 const snapshotVersion = "4"
 
-// HostError says why there is no snapshot of this machine's programs.
+// HostError says why a snapshot of this machine's programs cannot be made.
 type HostError struct{ Reason string }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry (--image debian:stable-slim), or put one on the engine with `sandboxbash image load FILE` or `sandboxbash image build DIR`", HostRef, e.Reason)
+	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry, such as debian:stable-slim, or put one on the engine with `sandboxbash image load FILE` or `sandboxbash image build DIR`", HostRef, e.Reason)
 }
 
 // snapshot is this machine's programs as an image.
@@ -29,10 +29,10 @@ type snapshot struct {
 
 func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
 
-// Host returns the snapshot of this machine's own programs, and makes it where
-// it is missing or where the programs have changed since. It needs no network.
-// The error is a *HostError where this machine is not a linux machine of the
-// engine's architecture, or lacks what it takes.
+// Host returns the snapshot of this machine's own programs. It makes the snapshot if it
+// is missing or if the programs have changed since. It needs no network. The error is a
+// *HostError if this machine is not a linux machine of the engine's architecture, or has
+// no bash.
 func (r *Resolver) Host(ctx context.Context, progress func(engine.Progress)) (engine.Image, error) {
 	return r.images.do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
 		return r.host(ctx, tell)
@@ -68,8 +68,8 @@ func (r *Resolver) host(ctx context.Context, tell func(engine.Progress)) (engine
 	return img, nil
 }
 
-// snapshotImage finds the image of a snapshot. One with another content, or that
-// is being made this moment, is not found.
+// snapshotImage finds the image of a snapshot. An image of that name with another content
+// counts as not found, and so does one that is still being made.
 func (r *Resolver) snapshotImage(ctx context.Context, hash string) (engine.Image, error) {
 	img, err := r.engine.Image(ctx, hostRepo+":"+hash[:12])
 	if err == nil && (img.Labels[labelDigest] != hash || img.Arch != runtime.GOARCH) {
@@ -103,7 +103,7 @@ func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func
 		Ref:    snap.ref(),
 		OS:     "linux",
 		Arch:   runtime.GOARCH,
-		Labels: map[string]string{labelRole: roleHost, labelDigest: snap.hash},
+		Labels: map[string]string{labelRole: roleHost, labelDigest: snap.hash, labelMaker: r.maker()},
 	})
 	pr.CloseWithError(errors.New("the engine stopped reading"))
 	<-done
@@ -113,8 +113,8 @@ func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func
 	return r.engine.Image(ctx, string(id))
 }
 
-// newSnapshot looks at this machine's programs. It reads no file but ELF
-// headers and package lists.
+// newSnapshot looks at this machine's programs. It reads ELF headers and package lists;
+// the files themselves are read when the snapshot is written.
 func newSnapshot(ctx context.Context) (*snapshot, error) {
 	t := newTree()
 	for _, path := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
@@ -129,11 +129,11 @@ func newSnapshot(ctx context.Context) (*snapshot, error) {
 		t.make(localeArchivePath, 0o644, string(archive))
 	}
 	t.make(ldCachePath, 0o644, string(ldCache(runtime.GOARCH, t.libraries(runtime.GOARCH))))
-	t.shorten(ProgramsDir)
+	t.shorten(engine.ProgramsDir)
 	return &snapshot{tree: t, hash: t.digest(snapshotVersion)}, nil
 }
 
-// The accounts of a snapshot, and nothing of this machine's.
+// The accounts of a snapshot. None of this machine's are in it.
 const (
 	passwdFile = `root:x:0:0:root:/root:/bin/bash
 agent:x:1000:1000:agent:/home/agent:/bin/bash

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// programs are what a snapshot takes where the machine has it. Compilers, ssh
-// and package managers stay out: the image is to be small, and it has no network
-// by default.
+// programs are the programs that a snapshot takes if this machine has them. Compilers,
+// ssh and package managers stay out: the image should be small, and a session has no
+// network by default.
 var programs = strings.Fields(`
 	bash sh dash ash busybox
 	[ arch b2sum base32 base64 basename basenc cat chgrp chmod chown chroot cksum comm cp csplit
@@ -28,12 +28,12 @@ var programs = strings.Fields(`
 	envsubst m4 shasum
 `)
 
-// searchDirs are where programs are looked for, before PATH: what a user has put
-// into PATH before them is often a wrapper that works in his own home only.
+// searchDirs are searched for programs before PATH: what a user puts into PATH before
+// them is often a wrapper that works in the user's own home only.
 var searchDirs = []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"}
 
-// dataTrees are data that programs need and that no package list of theirs
-// names: character sets, time zones, terminals, one locale, public certificates.
+// dataTrees hold data that programs need and that their package lists do not name:
+// time zones, terminals, one locale, public certificates.
 var dataTrees = []string{
 	"/usr/share/zoneinfo",
 	"/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo",
@@ -45,14 +45,14 @@ var dataTrees = []string{
 	"/usr/lib/os-release", "/etc/os-release", "/etc/services", "/etc/protocols",
 }
 
-// libraryData lie beside the C library and are loaded by name at run time.
+// libraryData are in the directory of the C library and are loaded by name at run time.
 var libraryData = []string{
 	"gconv", "ossl-modules", "engines-3", "libgcc_s.so.1", "coreutils", "gawk",
 	"libnss_files.so.2", "libnss_dns.so.2",
 }
 
-// allowed are the places that a snapshot may take files from, by prefix; every
-// other path, /root, /home and /var among them, stays out, wherever a link leads.
+// allowed are the prefixes of the paths that a snapshot may take files from. Every other
+// path stays out, /root, /home and /var among them, even if a link leads there.
 var allowed = []string{
 	"/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/libx32/", "/opt/", "/nix/store/", "/gnu/store/",
 	"/etc/alternatives/", "/etc/ssl/certs/", "/etc/ssl/cert.pem/", "/etc/ssl/openssl.cnf/", "/etc/terminfo/",
@@ -60,8 +60,8 @@ var allowed = []string{
 	"/etc/os-release/", "/etc/services/", "/etc/protocols/", "/etc/magic/",
 }
 
-// unwanted are parts of allowed places that nobody needs in a sandbox or that
-// may hold what is private; each with slashes around it.
+// unwanted are parts of allowed paths that a sandbox does not need or that may hold
+// private data. Each has slashes around it.
 var unwanted = []string{
 	"/usr/share/doc/", "/usr/share/man/", "/usr/share/info/", "/usr/share/locale/", "/usr/share/lintian/",
 	"/usr/share/bug/", "/usr/share/doc-base/", "/usr/share/bash-completion/", "/usr/share/zsh/",
@@ -72,10 +72,10 @@ var unwanted = []string{
 	"/usr/share/gcc/",
 }
 
-// unwantedPython are parts of python's own library, in every version's place.
+// unwantedPython are parts of python's own library, of any version.
 var unwantedPython = []string{"/test/", "/tests/", "/idlelib/", "/ensurepip/", "/lib2to3/", "/turtledemo/"}
 
-// unwantedSuffixes are files for building, and documentation inside of code.
+// unwantedSuffixes are of files for building, and of documentation among code.
 var unwantedSuffixes = []string{".a", ".o", ".h", ".pod", ".la"}
 
 // permitted reports whether a snapshot may hold the path.

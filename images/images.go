@@ -1,13 +1,13 @@
 // Package images turns a reference into an image on the engine.
 //
-// A reference is resolved in a fixed order: present on the engine, then pulled,
-// else an error that names the other ways. Those are explicit: Load reads an
-// archive, Build a directory with a Dockerfile, and Host makes a snapshot of
-// this machine's own programs, which needs neither a registry nor a network.
+// A reference is resolved in a fixed order: the image is on the engine, or it is pulled,
+// or the error names the other ways. Those are explicit: Load reads an archive, Build a
+// directory with a Dockerfile, and Host makes a snapshot of this machine's own programs,
+// which needs neither a registry nor a network.
 //
-// The package also makes the two images of ours that fill volumes: the runner,
-// which every session mounts, and the workspace, which gives a fresh volume its
-// owner. An image decides what is in a root file system, never what is run.
+// The package also makes the images that volumes are filled from: the runner, which
+// every session mounts, and the workspace, which gives a fresh volume its owner. An
+// image decides what is in a root file system, never what is run.
 package images
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// DefaultRef is the image where none is configured.
+// DefaultRef is the image that is used if none is configured.
 const DefaultRef = "debian:stable-slim"
 
 // HostRef is the reference of the snapshot of this machine's own programs.
 const HostRef = "host"
 
-// Repositories of ours. Nothing else may be loaded, built or pulled under the
-// names of the images whose content we rely on.
+// The repositories of the images that this package makes. Users cannot load, build or
+// pull an image under the names whose content we rely on: see reserved.
 const (
 	hostRepo      = "sandboxbash/host"
 	runnerRepo    = "sandboxbash/runner"
 	workspaceRepo = "sandboxbash/workspace"
 )
 
-// Label keys and the roles of what this package makes on an engine.
+// Label keys, and the roles of the objects that this package makes on an engine.
 const (
 	labelPrefix = "sandboxbash."
 	labelRole   = labelPrefix + "role"
@@ -46,11 +46,12 @@ const (
 	roleRunner    = "runner"
 	roleWorkspace = "workspace"
 	rolePrograms  = "programs" // the volume of a snapshot's programs
+	roleAccounts  = "accounts" // the volume of an image's /etc in which the session's user has a name
 	roleImage     = "image"    // loaded or built for the user
 	roleFiller    = "filler"   // a container that is never started
 )
 
-// Engine is what this package asks of an engine.
+// Engine is what this package needs of an engine.
 type Engine interface {
 	Finder
 	Maker
@@ -60,8 +61,8 @@ type Engine interface {
 	Starters
 }
 
-// Finder tells what is on the engine. Image returns an error that is
-// engine.ErrNotFound where there is no such image.
+// Finder finds what is on the engine. Image returns an error that is engine.ErrNotFound
+// if the engine lacks the image.
 type Finder interface {
 	Info(ctx context.Context) (engine.Info, error)
 	Image(ctx context.Context, ref string) (engine.Image, error)
@@ -79,6 +80,8 @@ type Maker interface {
 type Registry interface {
 	PullImage(ctx context.Context, ref string, progress func(engine.Progress)) error
 	RemoveImage(ctx context.Context, ref string) error
+	// ImagesLabelled lists the images with all these labels.
+	ImagesLabelled(ctx context.Context, labels map[string]string) ([]engine.Image, error)
 }
 
 // Volumes are the engine's named volumes.
@@ -92,15 +95,14 @@ type volumeFinder interface {
 	Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error)
 }
 
-// CreateVolume of a volume that exists is no error.
+// CreateVolume succeeds if the volume exists already.
 type volumeMaker interface {
 	CreateVolume(ctx context.Context, v engine.Volume) error
 	RemoveVolume(ctx context.Context, name string) error
 }
 
-// Fillers are containers that are made so that the engine fills a volume, and
-// are never started. CreateContainer returns engine.ErrConflict where the name
-// is taken.
+// Fillers makes containers that are never started: creating one has the engine fill a
+// volume. CreateContainer returns engine.ErrConflict if the name is taken.
 type Fillers interface {
 	CreateContainer(ctx context.Context, c engine.Container) (engine.ContainerID, []string, error)
 	RemoveContainer(ctx context.Context, id engine.ContainerID) error
@@ -117,8 +119,8 @@ type Starters interface {
 type Options struct {
 	// Default is the reference that ResolveDefault tries first; "" is DefaultRef.
 	Default string
-	// Cache is a directory where Host remembers what it has found on this
-	// machine, made when needed; "" looks again each time.
+	// Cache is a directory in which Host remembers which snapshot this machine's
+	// programs make. It is created when needed. If it is "", Host looks each time.
 	Cache string
 }
 
@@ -131,11 +133,13 @@ type Resolver struct {
 	runners  func(arch string) (runnerBinary, error)
 	snapshot func(ctx context.Context) (*snapshot, error)
 
+	maxUnpacked int64 // bytes; see the constant
+
 	images  flights[engine.Image] // by reference, and of the host snapshot
 	volumes flights[string]       // of the runner, by its volume's name
 }
 
-// New returns a Resolver over eng. It asks the engine nothing.
+// New returns a Resolver over eng. It does not call the engine.
 func New(eng Engine, opts Options) (*Resolver, error) {
 	if eng == nil {
 		return nil, errors.New("images: no engine given")
@@ -146,10 +150,10 @@ func New(eng Engine, opts Options) (*Resolver, error) {
 	if _, err := parseRef(opts.Default); err != nil {
 		return nil, err
 	}
-	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, runners: embeddedRunner, snapshot: newSnapshot}, nil
+	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, runners: embeddedRunner, snapshot: newSnapshot, maxUnpacked: maxUnpacked}, nil
 }
 
-// InvalidRefError says that a reference is not one.
+// InvalidRefError says that a reference is malformed or reserved.
 type InvalidRefError struct {
 	Ref    string
 	Reason string
@@ -159,14 +163,17 @@ func (e *InvalidRefError) Error() string {
 	return fmt.Sprintf("image %q is not a valid reference: %s (give NAME[:TAG], NAME@DIGEST, an image ID or %q)", e.Ref, e.Reason, HostRef)
 }
 
-// target is a reference as understood: by name, or by image ID alone.
+// Is makes it an engine.ErrImage.
+func (*InvalidRefError) Is(target error) bool { return target == engine.ErrImage }
+
+// target is a parsed reference: a name or an image ID.
 type target struct {
 	name string // as given to the engine
 	byID bool   // an image ID, or a prefix of one: it is never pulled
 }
 
-// parseRef understands a reference strictly, as the engine does. A name without
-// a tag or digest means its tag "latest".
+// parseRef parses a reference as strictly as the engine does. A name without a tag or
+// digest means its tag "latest".
 func parseRef(ref string) (target, error) {
 	if ref == HostRef {
 		return target{name: ref}, nil
@@ -197,8 +204,8 @@ func isImageID(ref string) bool {
 	return strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// makeRef checks a name that an image is to be given: no digest, no ID, and none
-// of the names whose content we rely on.
+// makeRef checks a name for a new image: it must not be a digest, an ID, or one of the
+// names whose content we rely on.
 func makeRef(ref string) (string, error) {
 	t, err := parseRef(ref)
 	if err != nil {

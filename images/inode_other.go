@@ -4,7 +4,7 @@ package images
 
 import "io/fs"
 
-// inode tells hard links; the zero value is equal to none.
+// inode identifies hard links. The zero value means that a file has none.
 type inode struct{ dev, ino uint64 }
 
 func inodeOf(fs.FileInfo) inode { return inode{} }

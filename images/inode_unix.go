@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inode tells hard links; the zero value is equal to none.
+// inode identifies hard links. The zero value means that a file has none.
 type inode struct{ dev, ino uint64 }
 
 func inodeOf(info fs.FileInfo) inode {

@@ -18,9 +18,8 @@ import (
 // equal bytes.
 var epoch = time.Unix(0, 0).UTC()
 
-// smallImage is an image of one small layer with a content address that is
-// known before any engine has seen it: whoever names an image like ours, or
-// copies our labels, cannot have its ID.
+// smallImage is an image of one small layer. Its content address is known before any
+// engine has it, so an image that has our name or our labels cannot pass for it.
 type smallImage struct {
 	ref    string
 	arch   string
@@ -28,7 +27,7 @@ type smallImage struct {
 	layer  []byte // tar
 }
 
-// imageConfig is the OCI image configuration, as far as we fill it.
+// imageConfig is the part of the OCI image configuration that we set.
 type imageConfig struct {
 	Created      time.Time `json:"created"`
 	Architecture string    `json:"architecture"`
@@ -64,7 +63,7 @@ func (s smallImage) config() ([]byte, error) {
 	return json.Marshal(cfg)
 }
 
-// ensure returns the image's ID on the engine, and loads it where it is missing.
+// ensure returns the image's ID on the engine. It loads the image if it is missing.
 func (s smallImage) ensure(ctx context.Context, eng Engine) (engine.ImageID, error) {
 	cfg, err := s.config()
 	if err != nil {
@@ -84,8 +83,8 @@ func (s smallImage) ensure(ctx context.Context, eng Engine) (engine.ImageID, err
 	}
 	img, err = eng.Image(ctx, id)
 	if errors.Is(err, engine.ErrNotFound) {
-		// An engine that addresses images by manifest. The name is what this very
-		// call has just loaded.
+		// This engine addresses images by manifest. The name is that of the image that
+		// this call has just loaded.
 		img, err = eng.Image(ctx, s.ref)
 	}
 	return img.ID, err

@@ -9,10 +9,10 @@ import (
 )
 
 // The cache of dynamic linkers, as glibc reads it since 2.32 (elf/cache.c,
-// sysdeps/generic/dl-cache.h: struct cache_file_new). It is made here and not
-// taken from this machine, whose own names libraries that a snapshot has not.
-// Without it a linker tries some twenty paths for each library, which is slow
-// where a storage driver asks another process for each.
+// sysdeps/generic/dl-cache.h: struct cache_file_new). This machine's own cache is not
+// used, because it names libraries that a snapshot lacks. Without a cache a linker tries
+// some twenty paths for each library, which is slow if the storage driver is a process
+// that it must ask each time.
 const (
 	ldCacheMagic      = "glibc-ld.so.cache1.1"
 	ldCacheHeader     = 48 // bytes
@@ -26,9 +26,9 @@ const (
 
 var libraryName = regexp.MustCompile(`^(lib[^/]*|ld-[^/]*)\.so\.[0-9][^/]*$`)
 
-// libraries are the shared objects of a tree in the linker's own directories, by
-// name. The paths are those behind /usr, where it is merged: without a link to
-// follow.
+// libraries returns the paths of the shared objects in the linker's default directories,
+// by name. On a system with a merged /usr the paths are below /usr, so that the linker
+// follows no link.
 func (t *tree) libraries(arch string) map[string]string {
 	libs := map[string]string{}
 	for _, dir := range slices.Backward(defaultLibDirs(arch)) { // the first directory wins
@@ -51,7 +51,7 @@ func ldCache(arch string, libs map[string]string) []byte {
 	for name := range libs {
 		names = append(names, name)
 	}
-	// Linkers search it by halves, in falling order.
+	// Linkers do a binary search, in descending order.
 	slices.SortFunc(names, func(a, b string) int { return compareLibraries(b, a) })
 	base := ldCacheHeader + ldCacheEntry*len(names)
 	var entries, text bytes.Buffer
@@ -74,7 +74,7 @@ func ldCache(arch string, libs map[string]string) []byte {
 	return append(append(out, entries.Bytes()...), text.Bytes()...)
 }
 
-// compareLibraries is the linker's own order, _dl_cache_libcmp: runs of digits
+// compareLibraries orders names as the linker does in _dl_cache_libcmp: runs of digits
 // compare as numbers.
 func compareLibraries(a, b string) int {
 	digit := func(s string) bool { return len(s) > 0 && s[0] >= '0' && s[0] <= '9' }

@@ -12,8 +12,8 @@ import (
 const localeArchivePath = "/usr/lib/locale/locale-archive"
 
 // localeArchive packs the C.UTF-8 locale of the tree into one file, with this
-// machine's own localedef: a program that starts opens one file instead of
-// twelve. Nil if that cannot be had; the single files serve as well.
+// machine's own localedef: a program that starts opens one file instead of twelve. It
+// returns nil if localedef fails; the single files do as well.
 func localeArchive(ctx context.Context, t *tree) []byte {
 	source := "/usr/lib/locale/C.utf8"
 	if _, ok := t.entries[source]; !ok {

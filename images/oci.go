@@ -11,8 +11,8 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// archiveContents returns what an archive holds, in docker-archive terms. The
-// layout of OCI is described in those: its blobs are files like any other.
+// archiveContents returns the images of an archive, as the manifest of a docker-archive.
+// It describes an OCI layout that way too: its blobs are files like any other.
 func archiveContents(documents map[string][]byte, arch string) ([]archiveManifest, error) {
 	if data := documents["manifest.json"]; data != nil {
 		var manifest []archiveManifest
@@ -44,10 +44,10 @@ func archiveContents(documents map[string][]byte, arch string) ([]archiveManifes
 	return list, nil
 }
 
-// ociManifest follows a descriptor to an image for linux/arch, through an index
-// if need be; nil is an image for another platform.
+// ociManifest follows a descriptor to an image for linux/arch, through indexes if need
+// be. It returns nil for an image of another platform.
 func ociManifest(documents map[string][]byte, d imagespec.Descriptor, arch string, depth int) (*archiveManifest, error) {
-	const maxDepth = 4 // indexes in indexes; a circle otherwise
+	const maxDepth = 4 // indexes within indexes; they may point at each other
 	if p := d.Platform; p != nil && (p.OS != "linux" || p.Architecture != arch) || depth > maxDepth {
 		return nil, nil
 	}
@@ -109,8 +109,8 @@ func readBlob(documents map[string][]byte, d imagespec.Descriptor, v any) error 
 	return nil
 }
 
-// tagOf returns the names that an index gives an image: containerd's annotation,
-// or OCI's own where it is a whole name and not a tag alone.
+// tagOf returns the names that an index gives an image: containerd's annotation, or
+// OCI's own if that is a whole name and not only a tag.
 func tagOf(d imagespec.Descriptor) []string {
 	for _, key := range []string{"io.containerd.image.name", imagespec.AnnotationRefName} {
 		named, err := reference.ParseNormalizedNamed(d.Annotations[key])

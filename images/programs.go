@@ -7,17 +7,14 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// ProgramsDir is what a volume of programs stands in for.
-const ProgramsDir = "/usr"
-
-// Programs returns the name of a volume that holds what a snapshot of this
-// machine has in ProgramsDir, and makes it where it is missing. Sessions mount it
-// there, read-only and without copying. It is "" where the image is used as it
-// is: where it is no snapshot, or the engine's storage is quick to look things up.
+// Programs returns the name of a volume that holds what a snapshot of this machine has in
+// engine.ProgramsDir. It makes the volume if it is missing. Sessions mount it there,
+// read-only and without copying. The name is "" if the image is used as it is: it is not a
+// snapshot, or the engine's storage looks files up quickly.
 //
-// An engine whose storage driver is a process of its own (FUSE) asks it for each
-// file that a program opens, at 20 µs and more; a volume lies on the machine's
-// own file system. See docs/adr/0008.
+// If the engine's storage driver is a process (FUSE), the kernel asks it for each file
+// that a program opens, which takes 20 µs and more. A volume is on the machine's own
+// file system. See docs/adr/0008.
 func (r *Resolver) Programs(ctx context.Context, img engine.Image) (volume string, err error) {
 	if img.Labels[labelRole] != roleHost {
 		return "", nil
@@ -26,7 +23,7 @@ func (r *Resolver) Programs(ctx context.Context, img engine.Image) (volume strin
 	if err != nil || !strings.Contains(info.StorageDriver, "fuse") {
 		return "", err
 	}
-	c := content{volume: programsPrefix + digits(img.ID), dir: ProgramsDir, role: rolePrograms}
+	c := content{volume: programsPrefix + digits(img.ID), dir: engine.ProgramsDir, role: rolePrograms}
 	return r.filledVolume(ctx, c, func(context.Context) (engine.ImageID, error) { return img.ID, nil })
 }
 

@@ -10,30 +10,30 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// registryPatience is how long the default image's registry has for its first
-// word. A registry that is refused or unknown answers at once; a network that
-// drops packets would hold up a machine's first command for half a minute.
+// registryPatience is how long ResolveDefault waits for the first progress of a pull. A
+// registry that cannot be reached usually fails at once; a network that drops packets
+// would delay a machine's first command by half a minute.
 const registryPatience = 3 * time.Second
 
-// pullSilence is how long a pull may say nothing. Engines tell every step of a
-// download and of unpacking; the longest that they are seen to be busy without a
-// word is with the digest of a layer of gigabytes, on a slow disk.
+// pullSilence is how long a pull may go on without progress. Engines report every step of
+// downloading and unpacking; the longest silence seen is while they compute the digest of
+// a layer of gigabytes on a slow disk.
 const pullSilence = 5 * time.Minute
 
-var errNotPulled = errors.New("the engine says that it has pulled it, and does not have it")
+var errNotPulled = errors.New("the engine reported success, but does not have the image")
 
-var errPullSilent = fmt.Errorf("neither the registry nor the engine has said anything for %v", pullSilence)
+var errPullSilent = fmt.Errorf("neither the registry nor the engine has reported progress for %v", pullSilence)
 
 var errNoAnswer = fmt.Errorf("the registry did not answer within %v", registryPatience)
 
-// UnresolvedError says that an image is neither on the engine nor to be had.
+// UnresolvedError says that an image is not on the engine and could not be pulled.
 type UnresolvedError struct {
 	Ref  string
-	Pull error // the registry's words; nil for an image ID, which nothing pulls
+	Pull error // why the pull failed; nil for an image ID, which cannot be pulled
 }
 
 func (e *UnresolvedError) Error() string {
-	const others = "put it there with `sandboxbash image load FILE` or `sandboxbash image build DIR`, or use --image host (a snapshot of this machine's programs)"
+	const others = "put it there with `sandboxbash image load FILE` or `sandboxbash image build DIR`, or use the image host (a snapshot of this machine's programs)"
 	if e.Pull == nil {
 		return fmt.Sprintf("image %q is not on the engine, and an image ID cannot be pulled: %s", e.Ref, others)
 	}
@@ -42,11 +42,14 @@ func (e *UnresolvedError) Error() string {
 
 func (e *UnresolvedError) Unwrap() error { return e.Pull }
 
-// Resolve returns the image that ref names: as it is on the engine, else after
-// a pull, of which concurrent callers share one. The reference "host" is the
-// snapshot that Host makes. The error is an *InvalidRefError or an
-// *UnresolvedError where the reference is the cause, the engine's own where the
-// engine is. Progress may be nil; it is called in this goroutine only.
+// Is makes it an engine.ErrImage.
+func (*UnresolvedError) Is(target error) bool { return target == engine.ErrImage }
+
+// Resolve returns the image that ref names: as it is on the engine, or else after a pull,
+// which concurrent callers share. The reference "host" is the snapshot that Host makes.
+// The error is an *InvalidRefError or an *UnresolvedError if the reference is the cause,
+// and the engine's own error if the engine is. Progress may be nil; Resolve calls it in
+// the caller's goroutine only.
 func (r *Resolver) Resolve(ctx context.Context, ref string, progress func(engine.Progress)) (engine.Image, error) {
 	t, err := parseRef(ref)
 	if err != nil {
@@ -65,9 +68,9 @@ func (r *Resolver) Resolve(ctx context.Context, ref string, progress func(engine
 	return r.pull(ctx, t, progress)
 }
 
-// ResolveDefault returns the default image for a user who configured none.
-// Where it can neither be found nor pulled, the host snapshot stands in, and
-// note says so in one line; otherwise note is empty.
+// ResolveDefault returns the default image, for a user who has configured none. If it is
+// not on the engine and cannot be pulled, the host snapshot replaces it, and note says so
+// in one line; otherwise note is empty.
 func (r *Resolver) ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error) {
 	patient, heard, stop := withPatience(ctx, progress)
 	img, err = r.Resolve(patient, r.fallback, heard)
@@ -85,7 +88,7 @@ func (r *Resolver) ResolveDefault(ctx context.Context, progress func(engine.Prog
 	if hostErr != nil {
 		return engine.Image{}, "", errors.Join(err, hostErr)
 	}
-	note = fmt.Sprintf("image %s is neither on the engine nor to be pulled: using %q, a snapshot of this machine's programs (choose with --image)", r.fallback, HostRef)
+	note = fmt.Sprintf("image %s is neither on the engine nor to be pulled: using %q, a snapshot of this machine's programs (name an image to choose another)", r.fallback, HostRef)
 	return img, note, nil
 }
 
@@ -117,7 +120,7 @@ func (r *Resolver) present(ctx context.Context, t target) (engine.Image, error) 
 	case err != nil:
 		return engine.Image{}, fmt.Errorf("image %q: %w", t.name, err)
 	case t.byID && !strings.HasPrefix(strings.TrimPrefix(string(img.ID), "sha256:"), strings.TrimPrefix(t.name, "sha256:")):
-		// A repository can have a name that looks like an ID.
+		// The engine has found a repository whose name looks like an ID.
 		return engine.Image{}, fmt.Errorf("image ID %q: %w", t.name, engine.ErrNotFound)
 	case img.OS != "" && img.OS != "linux":
 		return engine.Image{}, fmt.Errorf("image %q is for %s; sessions need a linux image", t.name, img.OS)
@@ -155,7 +158,7 @@ func (r *Resolver) pull(ctx context.Context, t target, progress func(engine.Prog
 	})
 }
 
-// maxWords bounds what is quoted of somebody else's message.
+// maxWords bounds what is quoted of another program's message.
 const maxWords = 500 // bytes
 
 // oneLine quotes a message of a registry or engine: one line, bounded.

@@ -82,7 +82,7 @@ func TestResolveOrder(t *testing.T) {
 	}{
 		{"present", "a:1", &fakeEngine{present: map[string]engine.Image{"a:1": {ID: "sha256:1", OS: "linux"}}}, 0, ""},
 		{"pulled", "a:1", &fakeEngine{}, 1, ""},
-		{"neither", "a:1", &fakeEngine{pullErr: errors.New("manifest\nunknown")}, 1, `image "a:1" is not on the engine|manifest unknown|image load|image build|--image host`},
+		{"neither", "a:1", &fakeEngine{pullErr: errors.New("manifest\nunknown")}, 1, `image "a:1" is not on the engine|manifest unknown|image load|image build|the image host`},
 		{"engine gone", "a:1", &fakeEngine{imageErr: engine.ErrUnreachable}, 0, "unreachable"},
 		{"unknown ID", id, &fakeEngine{}, 0, "cannot be pulled|image load"},
 		{"known ID", id, &fakeEngine{present: map[string]engine.Image{id: {ID: engine.ImageID(id)}}}, 0, ""},

@@ -11,18 +11,19 @@ import (
 	"slices"
 )
 
-// stampFile remembers which snapshot this machine's programs make, so that it is
-// not looked up again at each start. It is a cache: losing it costs a moment.
+// stampFile is the name of the file that remembers which snapshot this machine's programs
+// make, so that not every start must find out. It is a cache and may be removed.
 const stampFile = "host-snapshot"
 
-// stampPaths change when packages are installed, removed or updated.
+// stampPaths returns paths whose times change when packages are installed, removed or
+// updated.
 func stampPaths() []string {
 	paths := []string{"/var/lib/dpkg/status", "/var/lib/dpkg/info", "/etc/ssl/certs", "/usr/share/zoneinfo", "/usr/lib/locale", "/usr/share/terminfo"}
 	paths = append(paths, defaultLibDirs(runtime.GOARCH)...)
 	return append(paths, slices.Sorted(maps.Values(findPrograms()))...)
 }
 
-// stamp is over the times and sizes of stampPaths.
+// stamp is a digest of the times and sizes of stampPaths.
 func stamp() string {
 	h := sha256.New()
 	fmt.Fprintln(h, snapshotVersion, runtime.GOARCH)
@@ -34,8 +35,8 @@ func stamp() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// remembered is the hash of the snapshot that was made of programs with this
-// stamp, "" if none is known.
+// remembered returns the hash of the snapshot that was made of programs with this stamp,
+// or "".
 func (r *Resolver) remembered(stamp string) string {
 	if r.cache == "" {
 		return ""
@@ -47,8 +48,8 @@ func (r *Resolver) remembered(stamp string) string {
 	return string(b[len(stamp):])
 }
 
-// remember keeps a hash for the next process. That it cannot is no error: the
-// next one looks again.
+// remember keeps a hash for the next process. It ignores errors: the next process then
+// finds out again.
 func (r *Resolver) remember(stamp, hash string) {
 	if r.cache == "" {
 		return

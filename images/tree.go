@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// tree is a root file system in the making: files taken from this machine by
-// their own paths, and made ones. Owners, times, special mode bits and anything
-// that is neither file, directory nor link do not come along.
+// tree is a root file system that is being put together: files of this machine under
+// their own paths, and made ones. It leaves out owners, times, special mode bits, and
+// whatever is not a file, directory or link.
 type tree struct {
 	entries map[string]entry
-	missing map[string]bool // looked for and not there
+	missing map[string]bool // paths that do not exist, or are not taken
 }
 
 type entry struct {
@@ -42,10 +42,10 @@ func newTree() *tree {
 // maxLinks bounds the links followed for one path, as the kernel does (ELOOP).
 const maxLinks = 40
 
-// add takes the file, directory or link at path, with what leads there: parent
-// directories, and the targets of links, at the same places as here. It returns
-// the path that the links lead to, "" if there is none or it may not be taken.
-// A directory is taken without its content.
+// add takes the file, directory or link at path, and what leads there: parent directories
+// and the targets of links, under the same paths. It returns the path that the links lead
+// to, or "" if that does not exist or may not be taken. A directory is taken without its
+// content.
 func (t *tree) add(path string) string {
 	rest := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
 	at, links := "/", 0
@@ -79,8 +79,8 @@ func (t *tree) add(path string) string {
 	return at
 }
 
-// entry looks at what is at path. A directory on the way to something permitted
-// need not be permitted itself.
+// entry returns what is at path. A directory on the way to a permitted path need not be
+// permitted itself.
 func (t *tree) entry(path string, onTheWay bool) (entry, bool) {
 	if e, ok := t.entries[path]; ok {
 		return e, true
@@ -99,8 +99,8 @@ func (t *tree) entry(path string, onTheWay bool) (entry, bool) {
 	return e, true
 }
 
-// look reads an entry. Special files are not seen, nor is a file that is not
-// for everybody to read: it may be somebody's secret.
+// look reads an entry. It leaves out special files, and files that not every user may
+// read: they may be secret.
 func look(path string) (entry, bool) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *tree) addAll(path string) {
 	}
 	list, err := os.ReadDir(target)
 	if err != nil {
-		return // not for us to read, so not for the sandbox
+		return // what we may not read, the sandbox does not get
 	}
 	for _, d := range list {
 		below := filepath.Join(target, d.Name())
@@ -140,9 +140,9 @@ func (t *tree) addAll(path string) {
 	}
 }
 
-// shorten makes absolute links between files below dir relative: following them
-// then looks at nothing outside. Of the programs' dynamic linker, which every
-// start of a program goes through, this saves half of the look-ups.
+// shorten makes absolute links between files below dir relative, so that following them
+// looks at nothing outside dir. Every start of a program follows such a link to the
+// dynamic linker; this halves the look-ups.
 func (t *tree) shorten(dir string) {
 	for path, e := range t.entries {
 		if e.mode&fs.ModeSymlink == 0 || !filepath.IsAbs(e.link) || !strings.HasPrefix(path, dir+"/") {
@@ -163,7 +163,7 @@ func (t *tree) shorten(dir string) {
 	}
 }
 
-// make puts an entry that this machine need not have.
+// make adds an entry that this machine need not have.
 func (t *tree) make(path string, mode fs.FileMode, data string) {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		if _, ok := t.entries[dir]; !ok {
@@ -173,8 +173,8 @@ func (t *tree) make(path string, mode fs.FileMode, data string) {
 	t.entries[path] = entry{mode: mode, data: []byte(data), size: int64(len(data)), made: true}
 }
 
-// digest is over what decides the bytes of the tar, as far as that is known
-// without reading files: their paths, sizes, times and modes.
+// digest covers what decides the bytes of the tar and is known without reading files:
+// their paths, sizes, times and modes.
 func (t *tree) digest(version string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, version)
@@ -192,7 +192,7 @@ func mtimeOf(e entry) int64 {
 	return e.mtime.UnixNano()
 }
 
-// size is the sum of the files, in bytes.
+// size returns the sum of the files' sizes, in bytes.
 func (t *tree) size() (n int64) {
 	for _, e := range t.entries {
 		n += e.size
@@ -235,14 +235,14 @@ func (t *tree) write(ctx context.Context, w io.Writer, wrote func(int64)) error 
 }
 
 func header(path string, e entry) *tar.Header {
-	// No permissions for the group: it is root's, and nobody is in it. A kernel
-	// asks a FUSE storage driver for the ACL of every directory and file on a path
-	// that has them, a round trip each.
+	// The group gets no permissions: it is root's, and has no other member. For each
+	// directory and file with group permissions on a path, a kernel asks a FUSE storage
+	// driver for the ACL, which takes a round trip.
 	hdr := &tar.Header{Name: path[1:], Mode: int64(e.mode.Perm() &^ 0o070), ModTime: epoch, Format: tar.FormatPAX}
 	switch {
 	case e.mode.IsDir():
 		hdr.Typeflag, hdr.Name = tar.TypeDir, hdr.Name+"/"
-		if e.mode&fs.ModeSticky != 0 { // /tmp is everybody's
+		if e.mode&fs.ModeSticky != 0 { // /tmp is for every user
 			hdr.Mode = 0o1777
 		}
 	case e.mode&fs.ModeSymlink != 0:
@@ -250,7 +250,7 @@ func header(path string, e entry) *tar.Header {
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.size
 		if strings.HasSuffix(path, ".py") {
-			// Compiled modules hold their source's time, and are not used if it differs.
+			// Python ignores a compiled module whose recorded time is not its source's.
 			hdr.ModTime = e.mtime.Truncate(time.Second)
 		}
 	}
@@ -277,7 +277,7 @@ func copyContent(w io.Writer, path string, e entry, buf []byte) error {
 	return nil
 }
 
-// link puts a symbolic link that this machine does not have.
+// link adds a symbolic link that this machine need not have.
 func (t *tree) link(path, to string) {
 	t.make(path, 0, "")
 	t.entries[path] = entry{mode: fs.ModeSymlink | 0o777, link: to, made: true}

@@ -12,31 +12,34 @@ import (
 )
 
 const (
-	fillPatience = 2 * time.Minute       // for a filling, which takes some seconds at most
-	fillPoll     = 50 * time.Millisecond // between two looks at somebody else's
-	cleanupTime  = 15 * time.Second      // for taking away what a call has made
+	fillPatience = 2 * time.Minute       // for filling a volume, which takes seconds at most
+	fillPoll     = 50 * time.Millisecond // between two looks at what another process fills
+	cleanupTime  = 15 * time.Second      // for removing what a call has made
 )
 
-// Names of the volumes that are kept between sessions begin so.
+// Prefixes of the names of the volumes that are kept between sessions.
 const (
 	runnerPrefix   = "sandboxbash-runner-"
 	programsPrefix = "sandboxbash-programs-"
+	accountsPrefix = "sandboxbash-accounts-"
 )
 
-// content is a volume that holds what an image has in a directory.
+// content is a volume that is filled with what an image has in a directory.
 type content struct {
 	volume string
 	dir    string
 	role   string // the volume's label
 }
 
-// mark is the name of an empty volume that exists only while the other is
-// filled: labels of a volume cannot change, and a volume is there before its
-// content is.
-func (c content) mark() string { return c.volume + "-filled" }
+// mark returns the name of an empty volume that says that c's volume is filled. It takes
+// a second volume because a volume exists before its content, and its labels cannot
+// change.
+func (c content) mark() string { return c.volume + markSuffix }
 
-// filledVolume returns the name of c's volume, and fills it from an image where
-// it is missing: once an engine, however many ask.
+const markSuffix = "-filled"
+
+// filledVolume returns the name of c's volume. It fills the volume from an image if it is
+// missing, once per engine, however many callers ask for it.
 func (r *Resolver) filledVolume(ctx context.Context, c content, image func(context.Context) (engine.ImageID, error)) (string, error) {
 	return r.volumes.do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
 		ready, err := r.filled(ctx, c)
@@ -51,9 +54,9 @@ func (r *Resolver) filledVolume(ctx context.Context, c content, image func(conte
 	})
 }
 
-// filled reports whether the volume and its mark are there. The mark is taken
-// away before a volume is made and put back after it was filled, so that order
-// of looking matters: volume, then mark.
+// filled reports whether the volume and its mark exist. fill removes the mark before it
+// makes a volume, and makes it again after filling. So the order matters here: first the
+// volume, then the mark.
 func (r *Resolver) filled(ctx context.Context, c content) (bool, error) {
 	for _, name := range []string{c.volume, c.mark()} {
 		_, err := r.engine.Volume(ctx, name)
@@ -69,9 +72,15 @@ func (r *Resolver) filled(ctx context.Context, c content) (bool, error) {
 
 func (c content) wrap(err error) error { return fmt.Errorf("%s volume: %w", c.role, err) }
 
-// fill makes the volume and its content. The filling container's name is the
-// lock: an engine gives a name once. Whoever finds it taken waits, or finishes
-// the work of a process that has died over it.
+// fill makes the volume and its content. The name of the filling container is the lock,
+// because an engine gives a name only once. A process that finds it taken waits, or
+// finishes the work of a process that died at it:
+//
+//	remove the mark; then until it works or another process has done it:
+//	remove the volume, unless it is used; create it
+//	create the filler, which has the engine copy the content; a conflict means that
+//	another process fills, or that the engine has just filled for one
+//	create the mark; remove the filler
 func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fillPatience, fmt.Errorf("volume %s was not filled within %v", c.volume, fillPatience))
 	defer cancel()
@@ -98,8 +107,8 @@ func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) er
 // fillOnce returns an engine.ErrConflict while another container of the lock's
 // name is being made.
 func (r *Resolver) fillOnce(ctx context.Context, c content, image engine.ImageID) (err error) {
-	// What an engine that has died over it has left is not taken for the content.
-	// A volume that is used is whole, or empty and filled in place.
+	// An engine that died while it filled the volume has left a part of the content. A
+	// volume that a container uses is whole, or it is empty and is filled in place.
 	if err := ignore(r.engine.RemoveVolume(ctx, c.volume), engine.ErrNotFound, engine.ErrConflict); err != nil {
 		return c.wrap(err)
 	}
@@ -123,7 +132,7 @@ func (r *Resolver) fillOnce(ctx context.Context, c content, image engine.ImageID
 	return errors.Join(err, r.removeFiller(ctx, lock))
 }
 
-// fills reports whether a container is one that filled the volume.
+// fills reports whether a container is a filler of the volume.
 func fills(c engine.ContainerState, volume string) bool {
 	for _, m := range c.Mounts {
 		if m.Type == "volume" && m.Source == volume && c.Labels[labelRole] == roleFiller {
@@ -133,8 +142,8 @@ func fills(c engine.ContainerState, volume string) bool {
 	return false
 }
 
-// filler is a container that is never started. It exists so that the engine
-// copies what the image has at the mount's destination into an empty volume.
+// filler returns a container that is never started. When it is created, the engine copies
+// what the image has at the mount's destination into the empty volume.
 func filler(name string, image engine.ImageID, mount specs.Mount) engine.Container {
 	mount.Type = "volume"
 	return engine.Container{
@@ -143,7 +152,7 @@ func filler(name string, image engine.ImageID, mount specs.Mount) engine.Contain
 		Labels:  roleLabels(roleFiller),
 		Network: "none",
 		Spec: specs.Spec{
-			Process: &specs.Process{Args: []string{RunnerPath}, Cwd: "/"},
+			Process: &specs.Process{Args: []string{engine.RunnerPath}, Cwd: "/"},
 			Root:    &specs.Root{},
 			Mounts:  []specs.Mount{mount},
 			Linux:   &specs.Linux{},
@@ -151,15 +160,15 @@ func filler(name string, image engine.ImageID, mount specs.Mount) engine.Contain
 	}
 }
 
-// removeFiller removes a filler by its name, whatever became of its maker's
-// context, and is content if it is not there.
+// removeFiller removes a filler by its name, even if ctx has ended. It succeeds if there
+// is no such container.
 func (r *Resolver) removeFiller(ctx context.Context, name engine.ContainerID) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanupTime, fmt.Errorf("container %s was not removed within %v", name, cleanupTime))
 	defer cancel()
 	return ignore(r.engine.RemoveContainer(ctx, name), engine.ErrNotFound)
 }
 
-// ignore returns nil in place of an error that is one of the kinds.
+// ignore returns nil if err is one of the kinds, and else err.
 func ignore(err error, kinds ...error) error {
 	for _, kind := range kinds {
 		if errors.Is(err, kind) {

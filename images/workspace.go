@@ -9,13 +9,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // WorkspaceDir is where a session has its workspace by default.
 const WorkspaceDir = "/workspace"
 
-// Workspace returns an image that holds WorkspaceDir alone, empty and owned by
-// uid:gid with mode 0755, and makes it where it is missing.
+// Workspace returns an image that holds only WorkspaceDir, empty, owned by uid:gid and
+// with mode 0755. It makes the image if it is missing.
 func (r *Resolver) Workspace(ctx context.Context, uid, gid uint32) (engine.ImageID, error) {
 	info, err := r.engine.Info(ctx)
 	if err != nil {
@@ -36,9 +37,9 @@ func (r *Resolver) Workspace(ctx context.Context, uid, gid uint32) (engine.Image
 	return img.ensure(ctx, r.engine)
 }
 
-// FillWorkspace gives an empty volume its owner: its root directory becomes
-// uid:gid, mode 0755. A volume that is not empty is left as it is. No container
-// stays behind, and nothing is ever started.
+// FillWorkspace gives an empty volume its owner: its root directory becomes uid:gid's,
+// with mode 0755. It does not change a volume that is not empty. It starts no container,
+// and leaves none behind.
 func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error {
 	id, err := r.Workspace(ctx, uid, gid)
 	if err != nil {
@@ -52,16 +53,16 @@ func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid ui
 	return nil
 }
 
-// The names of the containers that work on a volume are made of its own, so that
-// whoever removes it finds what a process that has died has left of them.
+// The containers that work on a volume are named after it, so that ReleaseWorkspace finds
+// those that a process left when it died.
 const (
 	fillerSuffix  = "-filler"
 	clearerSuffix = "-clearer"
 )
 
-// ReleaseWorkspace removes the containers that this package has made to work on
-// a volume, for their makers may have died over it: an engine does not remove a
-// volume that has any. It waits for one that still works.
+// ReleaseWorkspace removes the containers that this package has made to work on a volume
+// and that a process left when it died: an engine does not remove a volume that has any.
+// It waits for a container that is still running.
 func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
 	for _, suffix := range []string{fillerSuffix, clearerSuffix} {
 		state, err := r.engine.Container(ctx, volume+suffix)
@@ -69,7 +70,7 @@ func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
 			continue
 		}
 		if err == nil && !fills(state, volume) {
-			continue // somebody else's
+			continue // another program's
 		}
 		if err == nil && state.Status == "running" {
 			err = r.engine.WaitContainer(ctx, state.ID)
@@ -81,10 +82,10 @@ func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
 	return nil
 }
 
-// ClearWorkspace empties a volume that no container uses, in a container of the
-// runner's image made for that: for contents that an engine cannot remove by
-// itself, because they lie too deep. If there is no such volume the error wraps
-// engine.ErrNotFound: one may be gone although the engine did not come to say so.
+// ClearWorkspace empties a volume that no container uses, in a container of the runner's
+// image. It is for contents that the engine cannot remove, because they are nested too
+// deep. If there is no such volume, the error wraps engine.ErrNotFound: an engine may have
+// removed it although its answer was lost.
 func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
 	if err := r.clear(ctx, volume); err != nil {
 		return fmt.Errorf("clear volume %s: %w", volume, err)
@@ -93,7 +94,7 @@ func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
 }
 
 func (r *Resolver) clear(ctx context.Context, volume string) error {
-	// An engine makes what a container names, and nobody would know it for ours.
+	// Creating the container would have the engine make the volume, without our labels.
 	if _, err := r.engine.Volume(ctx, volume); err != nil {
 		return err
 	}
@@ -117,10 +118,10 @@ func (r *Resolver) clear(ctx context.Context, volume string) error {
 	shape := filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir, Options: []string{"nocopy"}})
 	shape.Spec.Root.Readonly = true
 	shape.Spec.Process.NoNewPrivileges = true
-	shape.Spec.Process.Args = []string{RunnerPath, "clear", WorkspaceDir}
+	shape.Spec.Process.Args = append([]string{engine.RunnerPath}, wire.VerbClear.Command(&wire.ClearArgs{Dir: WorkspaceDir})...)
 	shape.Spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: []string{"CAP_DAC_OVERRIDE", "CAP_FOWNER"}}
 	_, _, err = r.engine.CreateContainer(ctx, shape)
-	if errors.Is(err, engine.ErrConflict) { // somebody clears it too, or has died over that
+	if errors.Is(err, engine.ErrConflict) { // another process clears it too, or died at that
 		if err = r.ReleaseWorkspace(ctx, volume); err == nil {
 			_, _, err = r.engine.CreateContainer(ctx, shape)
 		}

@@ -38,7 +38,7 @@ func TestWordsAsBash(t *testing.T) {
 			scripts, want = append(scripts, b.String()), append(want, e.Commands[1].Argv[1:])
 		}
 	}
-	// What bash cannot parse, and the parser can, is told by a 3.
+	// A \3 stands for what bash cannot parse and the parser can.
 	cmd := exec.CommandContext(t.Context(), bash, append([]string{
 		"--norc", "--noprofile", "-c",
 		`args() { [ $# = 0 ] || printf '%s\1' "$@"; }

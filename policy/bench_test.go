@@ -3,6 +3,7 @@ package policy
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // typical are commands as agents send them.
@@ -52,6 +53,36 @@ func BenchmarkCheckMiB(b *testing.B) {
 					b.Fatalf("%+v", d)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkInterceptor matches patterns with a MiB that must be read to its end. Some are
+// hostile to engines that backtrack or that remember no states.
+func BenchmarkInterceptor(b *testing.B) {
+	const size = 1 << 20
+	for _, bm := range []struct{ name, pattern, text string }{
+		{"find", DefaultRules()[2].Pattern, "find " + strings.Repeat("a/b.c ", size/6)},
+		{"echo", DefaultRules()[6].Pattern, "echo " + strings.Repeat("a b 'c' ", size/8)},
+		{"perl", DefaultRules()[4].Pattern, "perl " + strings.Repeat("a - b.c ", size/8)},
+		{"unanchored", `rm\s+-rf`, strings.Repeat("rm a/b.c ", size/9)},
+		{"nested", `(a+)+$`, strings.Repeat("a", size) + "!"},
+		{"counted", `.{1,1000}x`, strings.Repeat("a", size)},
+		{"alternatives", `(a|aa)+$`, strings.Repeat("a", size) + "!"},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			m, err := compileECMAScript(bm.pattern, "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(size)
+			undecided := 0
+			for b.Loop() {
+				if _, decided := m.match([]segment{{text: bm.text}}, time.Now().Add(matchTime)); !decided {
+					undecided++
+				}
+			}
+			b.ReportMetric(float64(undecided)/float64(b.N), "undecided/op")
 		})
 	}
 }

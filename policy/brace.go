@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// maxBraces bounds the opening braces of one word that are looked at: to match
-// them takes their square.
+// maxBraces bounds the opening braces of a word: matching them takes the square of their
+// number. A word with more is not expanded.
 const maxBraces = 64
 
-// expandBraces returns the words, as parts, that the braces of a word make: one,
-// if it has none, and how much work that was. It reports false if there are too
-// many.
+// expandBraces returns the words, as parts, that the braces of a word make: one if it has
+// none. made counts the words made on the way. It reports false if there are too many.
 func expandBraces(parts []part) (alternatives [][]part, made int, ok bool) {
 	open := 0
 	for _, p := range parts {
@@ -31,7 +30,7 @@ func expandBraces(parts []part) (alternatives [][]part, made int, ok bool) {
 	return out, b.made, !b.over
 }
 
-// braceTokens makes {, } and , of unquoted text parts of their own.
+// braceTokens splits unquoted text so that each {, } and , is a part of its own.
 func braceTokens(parts []part) []part {
 	var out []part
 	for _, p := range parts {
@@ -61,8 +60,7 @@ type braces struct {
 
 func isToken(p part, s string) bool { return p.kind == brace && p.text == s }
 
-// expand returns the words that tokens make. A text that begins with {} has no
-// braces there, as bash has it.
+// expand returns the words that tokens make. In bash, {} at the start of a text is text.
 func (b *braces) expand(tokens []part) [][]part {
 	for i, t := range tokens {
 		if !isToken(t, "{") || i == 0 && len(tokens) > 1 && isToken(tokens[1], "}") {
@@ -83,7 +81,7 @@ func (b *braces) expand(tokens []part) [][]part {
 			}
 		default:
 			if middle = sequence(inside); middle == nil {
-				middle = [][]part{tokens[i : end+1]} // text, braces and all
+				middle = [][]part{tokens[i : end+1]} // text, with its braces
 			}
 		}
 		return b.product(tokens[:i], middle, b.expand(tokens[end+1:]))
@@ -91,7 +89,8 @@ func (b *braces) expand(tokens []part) [][]part {
 	return [][]part{tokens}
 }
 
-// product joins a beginning, each middle and each end.
+// product returns the words that start with before, go on with one of middle, and end in
+// one of after.
 func (b *braces) product(before []part, middle, after [][]part) [][]part {
 	b.made += len(middle) * len(after)
 	if b.over = b.over || b.made > maxWords; b.over {
@@ -107,9 +106,8 @@ func (b *braces) product(before []part, middle, after [][]part) [][]part {
 	return out
 }
 
-// matchBrace returns the } that closes the { at i, and the commas between them
-// that are its own; -1 if there is none. It has to come after a comma or "..": one
-// before is text, as bash has it.
+// matchBrace returns the index of the } that closes the { at i, or -1, and the commas
+// between them that belong to them. In bash, a } before the first comma or ".." is text.
 func matchBrace(tokens []part, i int) (end int, commas []int) {
 	depth, found := 0, false
 	for j := i + 1; j < len(tokens); j++ {
@@ -130,8 +128,8 @@ func matchBrace(tokens []part, i int) (end int, commas []int) {
 	return -1, nil
 }
 
-// sequence returns what {a..c} or {1..9..2} becomes; nil if it is neither. A long
-// one is a value that is not known: numbers name nothing that a rule is about.
+// sequence returns the words of {a..c} or {1..9..2}, or nil if it is neither. A long
+// sequence becomes one word that is not known: no rule is about numbers.
 func sequence(tokens []part) [][]part {
 	if len(tokens) != 1 || tokens[0].kind != brace {
 		return nil
@@ -174,7 +172,7 @@ func sequence(tokens []part) [][]part {
 func sequenceBounds(a, b string) (from, to int, letters, ok bool) {
 	from, errFrom := strconv.Atoi(a)
 	to, errTo := strconv.Atoi(b)
-	const most = 1 << 30 // so that what is computed of them does not overflow
+	const most = 1 << 30 // so that nothing computed from them overflows
 	switch {
 	case errFrom == nil && errTo == nil && max(from, -from, to, -to) < most:
 		return from, to, false, true

@@ -10,11 +10,17 @@ import (
 func (w *walker) assignment(a *syntax.Assign, before bool) {
 	at := w.position(a)
 	if a.Index != nil {
+		w.evaluates = true
 		w.nested(a.Index)
 	}
 	if a.Array != nil {
+		// The parser takes text right after the parenthesis for another assignment.
+		if end := int(a.End().Offset()); end < len(w.text) && strings.IndexByte(" \t\r\n;&|<>)`", w.text[end]) < 0 {
+			w.notKnown(opaqueParse, at, "text after an array: "+quote(w.source(a)))
+		}
 		for _, e := range a.Array.Elems {
 			if e.Index != nil {
+				w.evaluates = true
 				w.nested(e.Index)
 			}
 			if e.Value != nil {
@@ -35,7 +41,7 @@ func (w *walker) assignment(a *syntax.Assign, before bool) {
 	}
 }
 
-// declare walks export, declare and such, which the parser knows.
+// declare visits export, declare and such, which the parser has a node for.
 func (w *walker) declare(c *syntax.DeclClause) {
 	args := []arg{lit(c.Variant.Value, w.position(c))}
 	node := w.node
@@ -45,13 +51,18 @@ func (w *walker) declare(c *syntax.DeclClause) {
 			args = w.fields(args, a.Value)
 			continue
 		}
+		if a.Naked && a.Index != nil {
+			w.evaluates = true
+			w.nested(a.Index)
+		}
 		text := lit(w.source(a), w.position(a))
 		if a.Value != nil && a.Name != nil && a.Index == nil && !a.Append {
 			text = joinedWith(a.Name.Value+"=", w.one(a.Value))
 		}
 		args = append(args, text)
 	}
-	w.record(args)
+	w.record(w.via, args)
+	w.evaluatesCall(c.Variant.Value, args)
 	for _, a := range c.Args {
 		if !a.Naked {
 			w.assignment(a, false)
@@ -70,34 +81,35 @@ func joinedWith(text string, a arg) arg {
 	return makeArg(append([]part{{text: text}}, a.all()...), a.at)
 }
 
-// declaration looks at the builtins that assign, where they are reached by a way
-// that hides them from the parser: builtin export, command export.
-func (w *walker) declaration(_ string, args []arg, _ stream) {
-	for _, a := range args[1:] {
+// declaration looks at the builtins that assign, if the parser did not recognise them: in
+// builtin export and command export, for example.
+func (c call) declaration() {
+	for _, a := range c.args[1:] {
 		if name, value, ok := a.cut("="); ok {
-			w.variable(name, value, a.at)
+			c.variable(name, value, a.at)
 		}
 	}
 }
 
 // setParams follows set -- a b c.
-func (w *walker) setParams(_ string, args []arg, _ stream) {
-	for i, a := range args {
+func (c call) setParams() {
+	for i, a := range c.args {
 		if a.is("--") {
-			w.shell.args, w.shell.argsKnown, w.shell.argsSet = args[i+1:], true, true
+			c.shell.args, c.shell.argsKnown, c.shell.argsSet = c.args[i+1:], true, true
 			return
 		}
 	}
 }
 
-// later walks the text of a command that is kept for later.
+// later visits the text of a command that the shell keeps for later.
 func (w *walker) later(via string, text arg) {
 	w.maybe(func() {
 		w.shellText(inner{text: text, via: via, kind: opaqueDeferred, here: true})
 	})
 }
 
-func (w *walker) trap(_ string, args []arg, _ stream) {
+func (c call) trap() {
+	args := c.args
 	args = args[1:]
 	if len(args) > 0 && args[0].is("--") {
 		args = args[1:]
@@ -105,42 +117,35 @@ func (w *walker) trap(_ string, args []arg, _ stream) {
 	if len(args) < 2 || args[0].is("-") || args[0].is("-p") || args[0].is("-l") {
 		return
 	}
-	w.later("trap", args[0])
+	c.later("trap", args[0])
 }
 
-// alias keeps definitions: their text is code where they are used.
-func (w *walker) alias(_ string, args []arg, _ stream) {
-	for _, a := range args[1:] {
+// alias remembers definitions, because their text is code where they are used.
+func (c call) alias() {
+	for _, a := range c.args[1:] {
 		name, value, ok := a.cut("=")
 		if !ok {
 			continue
 		}
-		if w.shell.aliases == nil {
-			w.shell.aliases = map[string]string{}
+		if c.shell.aliases == nil {
+			c.shell.aliases = map[string]string{}
 		}
-		w.shell.aliases[name] = skeleton(value)
-		w.hiddenDenial(func() { w.shellText(inner{text: value, via: "alias " + name, kind: opaqueDeferred}) }, a.at, "alias "+quote(a.text))
+		c.shell.aliases[name] = skeleton(value)
+		if !value.known() {
+			c.notKnown(opaqueDeferred, a.at, "alias "+quote(a.text))
+		}
+		c.hiddenDenial(setExec+"/alias", a.at, "alias "+quote(a.text), func() {
+			c.shellText(inner{text: value, via: "alias " + name, kind: opaqueDeferred})
+		})
 	}
 }
 
-// hiddenDenial walks code that is defined and not run: what is denied in it is an
-// alias for it.
-func (w *walker) hiddenDenial(f func(), at int, reason string) {
-	denial, opaque, node := w.denial, w.opaque, w.node
-	w.denial, w.node = nil, nil
-	w.quiet++
-	f()
-	w.quiet--
-	hidden := w.denial != nil
-	w.denial, w.opaque, w.node = denial, opaque, node
-	if hidden {
-		w.deny(setExec+"/alias", at, reason)
-	}
-}
-
-// callAlias walks the text of an alias with the words of its use after it.
+// callAlias visits the text of an alias, followed by the words of its call.
 func (w *walker) callAlias(text string, args []arg, in stream) {
 	name := args[0].text
+	if p := parse(text); p.broken != nil || strings.Contains(text, "<<") || strings.TrimRight(text, " \t\n") != text {
+		w.notKnown(opaqueDeferred, args[0].at, "the alias "+quote(name)+" is more than commands")
+	}
 	delete(w.shell.aliases, name) // an alias is not expanded within itself
 	parts := []part{{text: text}}
 	for _, a := range args[1:] {
@@ -150,7 +155,7 @@ func (w *walker) callAlias(text string, args []arg, in stream) {
 	w.shell.aliases[name] = text
 }
 
-// quoteArg writes a word so that it is read as the same word again.
+// quoteArg writes a word so that a shell reads the same word again.
 func quoteArg(a arg) string {
 	var b strings.Builder
 	for _, p := range a.all() {
@@ -162,33 +167,41 @@ func quoteArg(a arg) string {
 		case glob:
 			b.WriteString(p.text)
 		default:
-			b.WriteString("${unknown}")
+			b.WriteString(madeAtRunTime)
 		}
 	}
 	return b.String()
 }
 
 // complete looks at complete -C command.
-func (w *walker) complete(name string, args []arg, _ stream) {
-	o := grammar{short: "abcdefgjksuvprDEIo:A:G:W:F:C:X:P:S:"}.parse(args[1:])
+func (c call) complete() {
+	o := grammar{short: "abcdefgjksuvprDEIo:A:G:W:F:C:X:P:S:"}.parse(c.args[1:])
 	if text, ok := o.get("C"); ok {
-		w.later(name+" -C", text)
-		w.deny(setExec+"/deferred", args[0].at, name+" -C "+quote(text.text))
+		c.later(c.name+" -C", called(text))
+		c.refuse(setExec+"/deferred", c.name+" -C "+quote(text.text))
 	}
 }
 
+// called returns the text of a command that bash calls with words of its own after it.
+func called(text arg) arg {
+	if !text.known() {
+		return text
+	}
+	return lit(skeleton(text)+" "+madeAtRunTime, text.at)
+}
+
 // mapfile looks at mapfile -C callback.
-func (w *walker) mapfile(name string, args []arg, _ stream) {
-	o := grammar{short: "td:n:O:s:u:C:c:"}.parse(args[1:])
+func (c call) mapfile() {
+	o := grammar{short: "td:n:O:s:u:C:c:"}.parse(c.args[1:])
 	if text, ok := o.get("C"); ok {
-		w.later(name+" -C", text)
-		w.deny(setExec+"/deferred", args[0].at, name+" -C "+quote(text.text))
+		c.later(c.name+" -C", called(text))
+		c.refuse(setExec+"/deferred", c.name+" -C "+quote(text.text))
 	}
 }
 
 // bind looks at bind -x '"keys": command'.
-func (w *walker) bind(name string, args []arg, _ stream) {
-	o := grammar{short: "lvpsVPSXm:f:q:u:r:x:"}.parse(args[1:])
+func (c call) bind() {
+	o := grammar{short: "lvpsVPSXm:f:q:u:r:x:"}.parse(c.args[1:])
 	text, ok := o.get("x")
 	if !ok {
 		return
@@ -199,43 +212,43 @@ func (w *walker) bind(name string, args []arg, _ stream) {
 	if trimmed := strings.TrimSpace(text.text); text.parts == nil && len(trimmed) > 1 && trimmed[0] == '"' {
 		text.text = strings.Trim(trimmed, `"`)
 	}
-	w.later(name+" -x", text)
-	w.deny(setExec+"/deferred", args[0].at, name+" -x "+quote(text.text))
+	c.later(c.name+" -x", text)
+	c.refuse(setExec+"/deferred", c.name+" -x "+quote(text.text))
 }
 
 // enable looks at enable -f file, which loads a builtin from a file.
-func (w *walker) enable(name string, args []arg, _ stream) {
-	o := grammar{short: "adnpsf:"}.parse(args[1:])
+func (c call) enable() {
+	o := grammar{short: "adnpsf:"}.parse(c.args[1:])
 	if file, ok := o.get("f"); ok {
-		w.notKnown(opaqueDeferred, args[0].at, name+" -f "+quote(file.text))
-		w.deny(setExec+"/deferred", args[0].at, name+" -f "+quote(file.text))
+		c.unclear(opaqueDeferred, c.name+" -f "+quote(file.text))
+		c.refuse(setExec+"/deferred", c.name+" -f "+quote(file.text))
 	}
 }
 
-// hash looks at hash -p file name, after which a name is another program.
-func (w *walker) hash(name string, args []arg, _ stream) {
-	o := grammar{short: "lrtdp:"}.parse(args[1:])
+// hash looks at hash -p file name, which makes the name mean another program.
+func (c call) hash() {
+	o := grammar{short: "lrtdp:"}.parse(c.args[1:])
 	if file, ok := o.get("p"); ok {
-		w.notKnown(opaqueDeferred, args[0].at, name+" -p "+quote(file.text))
-		w.deny(setExec+"/deferred", args[0].at, name+" -p "+quote(file.text))
+		c.unclear(opaqueDeferred, c.name+" -p "+quote(file.text))
+		c.refuse(setExec+"/deferred", c.name+" -p "+quote(file.text))
 	}
 }
 
-// fc runs a command of the history, unless it is only to list them.
-func (w *walker) fc(_ string, args []arg, _ stream) {
-	if len(args) > 1 && strings.HasPrefix(args[1].text, "-l") {
+// fc looks at fc, which runs a command of the history unless it only lists them.
+func (c call) fc() {
+	if len(c.args) > 1 && strings.HasPrefix(c.args[1].text, "-l") {
 		return
 	}
-	w.notKnown(opaqueHistory, args[0].at, "fc")
+	c.unclear(opaqueHistory, "fc")
 }
 
 // printf looks at printf -v NAME.
-func (w *walker) printf(_ string, args []arg, _ stream) {
-	if len(args) > 3 && args[1].is("-v") && args[2].parts == nil {
-		value := args[3]
-		if printed, ok := printed(append([]arg{args[0]}, args[3:]...)); ok {
+func (c call) printf() {
+	if len(c.args) > 3 && c.args[1].is("-v") && c.args[2].parts == nil {
+		value := c.args[3]
+		if printed, ok := printed(append([]arg{c.args[0]}, c.args[3:]...)); ok {
 			value = printed
 		}
-		w.variable(args[2].text, value, args[0].at)
+		c.variable(c.args[2].text, value, c.at())
 	}
 }

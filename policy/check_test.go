@@ -17,8 +17,8 @@ func TestNewRefuses(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Checks: []string{"rm", "mv"}}, `no safety check "mv": there are add, push, rm`},
-		{Options{Sets: []string{"git"}}, `no set of safety rules "git": there are git-destructive, `},
+		{Options{Checks: []string{"rm", "mv"}}, `the safety check "mv" is unknown: it can be add, push, rm`},
+		{Options{Sets: []string{"git"}}, `the set of safety rules "git" is unknown: it can be git-destructive, `},
 		{Options{Mode: "ask"}, `mode "ask" is unknown: it can be standard or guarded`},
 		{Options{Match: "some"}, `match "some" is unknown`},
 		{Options{Rules: []Rule{{Pattern: "(", Tool: "x"}}, Strict: true}, "interceptor rule rule-1"},
@@ -79,12 +79,34 @@ func TestLimits(t *testing.T) {
 		{"a MiB of data", "cat > f <<'E'\n" + strings.Repeat("a;b;(c)$d`e\n", 90_000) + "E\n", Allow},
 	} {
 		d := standard.Check(Input{Script: tt.script})
-		if d.Verdict != tt.want || d.Blocked != (tt.want == Deny) {
+		if d.Verdict != tt.want || d.Blocked != (tt.want == Deny || tt.want == TooComplex) || d.Blocked != (d.Message != "") {
 			t.Errorf("%s: Check = %+v; want %s", tt.name, d, tt.want)
 		}
 		d = guarded.Check(Input{Script: tt.script})
 		if d.Verdict != tt.want || d.Blocked != (tt.want != Allow) || d.Blocked != (d.Message != "") {
 			t.Errorf("%s, guarded: Check = %+v; want %s", tt.name, d, tt.want)
+		}
+	}
+}
+
+// TestLimitsOfNoRule lets a script pass that no rule could refuse.
+func TestLimitsOfNoRule(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(" ", maxScript+1)
+	for _, tt := range []struct {
+		name string
+		o    Options
+		want bool
+	}{
+		{"none", Options{}, false},
+		{"a rule without its tool", Options{Rules: DefaultRules()}, false},
+		{"the interceptor", Options{Rules: DefaultRules(), Tools: []string{"read"}}, true},
+		{"a check", Options{Checks: []string{checkRm}}, true},
+		{"a set", Options{Sets: []string{setGit}}, true},
+		{"guarded", Options{Mode: Guarded}, true},
+	} {
+		if d := newPolicy(t, tt.o).Check(Input{Script: long}); d.Verdict != TooComplex || d.Blocked != tt.want {
+			t.Errorf("%s: Check = %+v; want blocked %v", tt.name, d, tt.want)
 		}
 	}
 }

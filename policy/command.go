@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// call walks a simple command.
-func (w *walker) call(s *syntax.Stmt, c *syntax.CallExpr, in stream) {
+// simple visits a simple command.
+func (w *walker) simple(s *syntax.Stmt, c *syntax.CallExpr, in stream) {
 	at := w.position(c)
 	for _, a := range c.Assigns {
 		w.assignment(a, len(c.Args) > 0)
@@ -29,25 +29,25 @@ func (w *walker) call(s *syntax.Stmt, c *syntax.CallExpr, in stream) {
 	}
 }
 
-// argv looks at one command in its canonical form.
+// argv looks at a command in its canonical form: its words after all expansions.
 func (w *walker) argv(args []arg, in stream) {
 	if len(args) == 0 || !w.step() || !w.wordy(len(args)) {
 		return
 	}
 	node := w.node
-	w.record(args)
+	w.record(w.via, args)
 	if w.within++; w.within > maxDepth {
 		w.stop(tooDeep)
 	} else {
-		w.look(args, in)
+		w.inspect(args, in)
 	}
 	w.within--
 	w.node = node
 }
 
-func (w *walker) look(args []arg, in stream) {
+func (w *walker) inspect(args []arg, in stream) {
 	name, certain := commandName(args[0])
-	if certain && args[0].byVar && w.shell.surveyed().wild {
+	if certain && args[0].byVar && w.shell.surveyed().anyName {
 		w.notKnown(opaqueName, args[0].at, "the variable in "+quote(args[0].text)+" may have been set by eval or source")
 	}
 	if !certain {
@@ -61,33 +61,41 @@ func (w *walker) look(args []arg, in stream) {
 		return
 	}
 	if text, ok := w.shell.aliases[args[0].text]; ok {
+		// A shell that is not interactive ignores aliases: the rest is looked at too.
 		w.callAlias(text, args, in)
-		return
 	}
 	f := w.shell.funcs[args[0].text]
 	if f != nil {
 		w.callFunction(f, args, in)
 	}
-	if check := rulesFor[name]; check != nil {
-		check(w, args, in)
+	if evaluators[name] {
+		w.evaluatesCall(name, args)
+	}
+	c := call{w, name, args, in}
+	known := w.p.commands[name]
+	if known == nil {
+		known = &command{}
+	}
+	for _, rule := range known.rules {
+		rule(c)
 	}
 	if strings.HasPrefix(name, "mkfs") {
-		w.deny(setDisk+"/shred", args[0].at, name)
+		c.refuse(setDisk+"/shred", name)
 	}
-	switch handle, ok := handlers[name]; {
-	case ok:
-		handle(w, name, args, in)
-	case wrappers[name] != nil:
-		w.unwrap(name, wrappers[name], args, in)
+	switch {
+	case known.runs != nil:
+		known.runs(c)
+	case known.wrapper != nil:
+		c.unwrap(known.wrapper)
 	case name == "!!" || len(name) > 1 && name[0] == '!':
-		w.notKnown(opaqueHistory, args[0].at, quote(name))
-	case f == nil && !plain[name] && certain:
+		c.unclear(opaqueHistory, quote(name))
+	case f == nil && !known.plain && certain:
 		w.scan(args)
 	}
 }
 
-// commandName returns the last element of the path that names a command. It is
-// not certain if it, or how many words there are before it, is made at run time.
+// commandName returns the last element of the path that names a command. The name is not
+// certain if a part of the path is made at run time and may be none or several words.
 func commandName(a arg) (name string, certain bool) {
 	if text, ok := a.literal(); ok {
 		return base(text), true
@@ -110,44 +118,44 @@ func base(text string) string {
 	return path.Base(path.Clean(text))
 }
 
-// scan looks for commands that are denied among the words of a command that may
-// be a wrapper: of what else it runs, nothing is known.
+// scan looks among the words of a program that is not known for commands that rules are
+// about: the program may run its words. What else it may run is not looked for.
 func (w *walker) scan(args []arg) {
 	if w.scans > 0 {
 		return
 	}
-	const most = 8 // candidates; each is looked at with all the words after it
-	w.quiet++
-	w.scans++
-	found := 0
-	for i := 1; i < len(args) && found < most; i++ {
-		text, ok := args[i].literal()
-		if ok && denied[base(text)] {
-			found++
-			w.argv(args[i:], stream{})
+	const most = 8 // candidates; each is looked at with all words that follow it
+	w.silently(func() {
+		w.scans++
+		found := 0
+		for i := 1; i < len(args) && found < most; i++ {
+			text, ok := args[i].literal()
+			if ok && denied[base(text)] {
+				found++
+				w.argv(args[i:], stream{})
+			}
+			if ok && textOptions[text] && i+1 < len(args) {
+				found++
+				w.shellText(inner{text: args[i+1], via: args[0].text + " " + text, kind: opaqueShell})
+			}
 		}
-		if ok && textOptions[text] && i+1 < len(args) {
-			found++
-			w.shellText(inner{text: args[i+1], via: args[0].text + " " + text, kind: opaqueShell})
+		if name, certain := commandName(args[0]); !certain && name == "" && len(args) > 2 {
+			if text, ok := args[1].literal(); ok && len(text) > 1 && text[0] == '-' && strings.HasSuffix(text, "c") {
+				call{w, "sh", args, stream{}}.shellCommand()
+			}
 		}
-	}
-	if name, certain := commandName(args[0]); !certain && name == "" && len(args) > 2 {
-		if text, ok := args[1].literal(); ok && len(text) > 1 && text[0] == '-' && strings.HasSuffix(text, "c") {
-			handlers["sh"](w, "sh", args, stream{})
-		}
-	}
-	w.scans--
-	w.quiet--
+		w.scans--
+	})
 }
 
-// textOptions are the options that give a script, in programs that have such.
+// textOptions are the options that give a script to a program, for scan.
 var textOptions = set("-c --command --run --exec --cmd")
 
 // denied are the commands that scan looks for.
 var denied = set("rm git bash sh dash zsh ksh")
 
-// plain are commands that take words for text or for names of files, and run none
-// of them: what looks like a command among them is none.
+// plain are the commands whose words are text or names of files. They run none of their
+// words, so that scan skips them.
 var plain = set(`: [ [[ ack addgroup adduser ag apk apt apt-cache apt-get arch ar as awk b2sum base32 base64
  basename bat bc brew bunzip2 bzcat bzip2 cal cargo cat chgrp chmod chown cksum clang clear cmake cmp col
  column comm cowsay cp cpio curl cut date dd df diff dig dir dircolors dirname dmesg dnf dpkg du echo egrep
@@ -160,32 +168,7 @@ var plain = set(`: [ [[ ack addgroup adduser ag apk apt apt-cache apt-get arch a
  truncate tsort tty type ulimit umask umount uname unexpand uniq unlink unzip uptime useradd usermod users
  vdir vi vim wait wc wget whatis whereis which who whoami write xxd xz yarn yes yum zcat zip`)
 
-// record notes a command in the tree that is explained.
-func (w *walker) record(args []arg) {
-	if w.node == nil || w.quiet > 0 {
-		return
-	}
-	n := &Node{
-		Position: w.run.lines.position(args[0].at),
-		Via:      w.via, Verdict: Allow, Children: []*Node{},
-	}
-	for _, a := range args {
-		n.Argv = append(n.Argv, Word{Text: a.text, Known: a.parts == nil})
-	}
-	w.node.Children = append(w.node.Children, n)
-	w.node = n
-}
-
-// spend counts text that is made, and tells whether to go on.
-func (w *walker) spend(n int) bool {
-	w.run.bytes += n
-	if w.run.bytes > maxScript {
-		w.stop(tooLong)
-	}
-	return w.run.over == nil
-}
-
-// quote shortens and quotes text for a reason.
+// quote shortens text and puts it into backquotes, for a reason.
 func quote(text string) string {
 	const most = 60
 	if len(text) > most {

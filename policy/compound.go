@@ -4,18 +4,21 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// compound walks the commands that choose and repeat.
+// compound visits conditions, loops and expressions.
 func (w *walker) compound(c syntax.Command, in stream) {
 	switch c := c.(type) {
 	case *syntax.IfClause:
 		for ; c != nil; c = c.Else {
 			w.maybe(func() {
 				w.stmts(c.Cond, in)
+				in = in.rest(len(c.Cond) > 0)
 				w.stmts(c.Then, in)
 			})
 		}
 	case *syntax.WhileClause:
 		w.maybe(func() {
+			// A second round finds what the first has left of the input.
+			in = in.rest(true)
 			w.stmts(c.Cond, in)
 			w.stmts(c.Do, in)
 		})
@@ -34,42 +37,61 @@ func (w *walker) compound(c syntax.Command, in stream) {
 	}
 }
 
-// list walks a && b || c. What follows && has seen all before it, up to ||.
+// list visits a && b || c && d. What follows && sees all that was before it in the list,
+// except for what is between it and the last ||: in the example, d does not see c.
 func (w *walker) list(b *syntax.BinaryCmd, in stream) {
 	links := chain(b)
 	w.stmt(links[0].stmt, in)
+	in = in.after(links[0].stmt)
 	all := w.shell.enter()
 	for _, l := range links[1:] {
 		if l.op == syntax.OrStmt {
 			w.shell.leave(all)
+			w.stmt(l.stmt, in)
+			in = in.after(l.stmt)
+			w.shell.leave(all)
 			all = w.shell.enter()
+			continue
 		}
 		w.stmt(l.stmt, in)
+		in = in.after(l.stmt)
 	}
 	w.shell.leave(all)
 }
 
-// pipeline walks a | b | c.
+// pipeline visits a | b | c.
 func (w *walker) pipeline(b *syntax.BinaryCmd, in stream) {
 	links := chain(b)
 	prev := make([]stream, len(links)) // what each reads
 	for i, l := range links {
 		prev[i] = in
 		sc := w.shell.enter()
+		if _, ok := l.stmt.Cmd.(*syntax.TimeClause); ok && i > 0 {
+			w.timeProgram(l.stmt)
+		}
 		w.stmt(l.stmt, in)
 		w.shell.leaveSubshell(sc)
 		in = stream{set: true, pipe: true, stmt: l.stmt, prev: &prev[i]}
 	}
 }
 
-// link is a statement of a chain, and the operator before it.
+// timeProgram records time as a program. After a pipe, bash runs the program; elsewhere,
+// time is a reserved word.
+func (w *walker) timeProgram(s *syntax.Stmt) {
+	node := w.node
+	source := w.source(s)
+	w.record(w.via, []arg{lit("time", w.position(s)), {text: source, parts: []part{{kind: split, text: source}}}})
+	w.node = node
+}
+
+// link is a statement of a chain, with the operator before it.
 type link struct {
 	stmt *syntax.Stmt
 	op   syntax.BinCmdOperator
 }
 
-// chain returns the statements that one kind of operator joins. The tree leans to
-// the left, as deep as the chain is long.
+// chain returns the statements that one kind of operator joins. It does not recurse: the
+// tree nests to the left as deep as the chain is long.
 func chain(b *syntax.BinaryCmd) []link {
 	list := b.Op == syntax.AndStmt || b.Op == syntax.OrStmt
 	left := func(b *syntax.BinaryCmd) *syntax.BinaryCmd {
@@ -92,8 +114,8 @@ func chain(b *syntax.BinaryCmd) []link {
 	return links
 }
 
-// loop walks for and select. If the words are few and known, the body is walked
-// for each of them.
+// loop visits for and select. If the words are few and known, it visits the body for each
+// of them.
 func (w *walker) loop(c *syntax.ForClause, in stream) {
 	iter, ok := c.Loop.(*syntax.WordIter)
 	if !ok {
@@ -101,6 +123,7 @@ func (w *walker) loop(c *syntax.ForClause, in stream) {
 		w.maybe(func() { w.stmts(c.Do, in) })
 		return
 	}
+	in = in.rest(true)
 	var items []arg
 	known := !c.Select && iter.InPos.IsValid()
 	for _, word := range iter.Items {
@@ -110,7 +133,7 @@ func (w *walker) loop(c *syntax.ForClause, in stream) {
 	for _, a := range items {
 		known = known && a.known() && !a.isPattern()
 	}
-	const most, nested = 8, 2 // words, and such loops within each other
+	const most, nested = 8, 2 // words, and levels of such loops
 	if !known || len(items) == 0 || len(items) > most || w.shell.loops >= nested {
 		w.maybe(func() { w.stmts(c.Do, in) })
 		return
@@ -125,7 +148,7 @@ func (w *walker) loop(c *syntax.ForClause, in stream) {
 	w.shell.loops--
 }
 
-// define walks the body of a function, and keeps it for its calls.
+// define visits the body of a function, and remembers it for its calls.
 func (w *walker) define(c *syntax.FuncDecl) {
 	if c.Name == nil {
 		return
@@ -147,7 +170,7 @@ func (w *walker) define(c *syntax.FuncDecl) {
 	w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown = uses, opaque, args, known
 }
 
-// callFunction walks a function as one of its calls has it.
+// callFunction visits a function with the arguments of a call.
 func (w *walker) callFunction(f *function, args []arg, in stream) {
 	f.called = true
 	if f.active || !f.varies && !in.set {

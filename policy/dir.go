@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// changeDir follows cd, as far as that goes.
-func (w *walker) changeDir(args []arg) {
-	operands := args[1:]
+// changeDir follows cd, if the new directory is known.
+func (c call) changeDir() {
+	operands := c.args[1:]
 	for len(operands) > 0 && len(operands[0].text) > 1 && strings.HasPrefix(operands[0].text, "-") {
 		operands = operands[1:]
 	}
 	if len(operands) == 0 {
-		w.shell.dir = "~"
+		c.shell.dir = "~"
 		return
 	}
-	w.shell.dir = w.resolve(operands[0])
+	c.shell.dir = c.resolve(operands[0])
 }
 
-// resolve returns a path as seen from the working directory, cleaned: absolute,
-// below ~, or "" if it is not known.
+// resolve returns a path, cleaned: absolute, below ~, or "" if it is not known. Relative
+// paths are resolved against the working directory.
 func (w *walker) resolve(a arg) string {
 	if !a.known() || a.isPattern() || a.is("-") {
 		return ""
@@ -39,7 +39,7 @@ func (w *walker) resolve(a arg) string {
 	return path.Clean(w.shell.dir + "/" + a.text)
 }
 
-// cleanHome cleans a path that begins with ~; one that leaves home is not known.
+// cleanHome cleans a path that begins with ~. A path that leaves the home is not known.
 func cleanHome(p string) string {
 	p = path.Clean(p)
 	if p != "~" && !strings.HasPrefix(p, "~/") {

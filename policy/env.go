@@ -1,27 +1,26 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 )
 
-// promptNames are the variables whose value the shell runs, or expands when it
-// writes a prompt.
+// promptNames are the variables whose values the shell runs or expands for a prompt.
 var promptNames = set("PROMPT_COMMAND PS0 PS1 PS2 PS4")
 
-// programNames are the variables whose value is a program that others run.
+// programNames are the variables whose value is a program that other programs run.
 var programNames = set(`PAGER MANPAGER GIT_PAGER GH_PAGER SYSTEMD_PAGER AWS_PAGER BAT_PAGER DELTA_PAGER PSQL_PAGER
  EDITOR VISUAL FCEDIT SUDO_EDITOR GIT_EDITOR GIT_SEQUENCE_EDITOR HGEDITOR SVN_EDITOR KUBE_EDITOR PSQL_EDITOR SYSTEMD_EDITOR
  BROWSER GIT_SSH GIT_SSH_COMMAND GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND RSYNC_RSH CVS_RSH SVN_SSH
  BORG_RSH BORG_PASSCOMMAND RESTIC_PASSWORD_COMMAND PERLDOC_PAGER MAKESHELL CONFIG_SHELL GREP_PAGER MERGE_TOOL TERMINAL`)
 
-// codeNames are the variables that load code whatever their value is, unless it
-// is empty.
+// codeNames are the variables that load code, whatever their value, unless it is empty.
 var codeNames = set(`LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES BASH_ENV LESSOPEN LESSCLOSE PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PERL5OPT PERL5DB
  RUBYOPT PERL5LIB PERLLIB RUBYLIB GIT_EXEC_PATH GIT_TEMPLATE_DIR GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT
  SHELLOPTS BASHOPTS TAR_OPTIONS GCONV_PATH LUA_INIT EXECIGNORE PHP_INI_SCAN_DIR PHPRC ANT_OPTS R_PROFILE R_PROFILE_USER R_ENVIRON`)
 
-// optionNames are the variables with options of a program, and the options that
-// load code.
+// optionNames maps the variables that hold options of a program to the options that load
+// code.
 var optionNames = map[string]string{
 	"NODE_OPTIONS":            "--require -r --import --loader --experimental-loader --eval -e --inspect --inspect-brk --openssl-config",
 	"JAVA_TOOL_OPTIONS":       "-javaagent -agentlib -agentpath -XX:OnError -XX:OnOutOfMemoryError",
@@ -36,9 +35,46 @@ var optionNames = map[string]string{
 	"npm_config_script_shell": "/",
 }
 
-// variable looks at a variable that is assigned, in whatever way.
+// loaderNames are further variables that choose what is loaded or run. LoadsCode reports
+// them; the rules allow a script to set them.
+var loaderNames = set(`LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH DYLD_FALLBACK_LIBRARY_PATH LD_DEBUG_OUTPUT LD_PROFILE_OUTPUT
+ GIT_SSH GIT_SSH_COMMAND GIT_ASKPASS GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND
+ GIT_SEQUENCE_EDITOR SSH_ASKPASS SUDO_ASKPASS RSYNC_RSH CVS_RSH SVN_SSH CONFIG_SHELL MAKESHELL GREP_PAGER IFS`)
+
+// plainOptions are the starts of those options of interpreters that load nothing.
+var plainOptions = []string{
+	"--max-", "--no-warnings", "--no-deprecation", "--enable-source-maps", "--unhandled-rejections=", "--stack-trace-limit=",
+	"-Xmx", "-Xms", "-Xss", "-Dfile.encoding=",
+}
+
+// LoadsCode reports whether a variable makes programs load or run what it names: variables
+// of the dynamic linker, a shell's start-up file, an interpreter's options, a helper of
+// git. If the name is not enough to know, the value decides.
+func LoadsCode(name, value string) bool {
+	switch {
+	case value == "" || value == "/dev/null":
+		return false
+	case name == "ENV": // many programs use it for the kind of environment, as in ENV=production
+		return strings.ContainsAny(value, "/$`~")
+	case promptNames[name]:
+		return name == "PROMPT_COMMAND" || strings.ContainsAny(value, "$`")
+	case optionNames[name] != "" && name != "LESS" && name != "PYTHONWARNINGS":
+		for opt := range strings.FieldsSeq(value) {
+			plain := func(begin string) bool { return strings.HasPrefix(opt, begin) }
+			if !slices.ContainsFunc(plainOptions, plain) {
+				return true
+			}
+		}
+		return false
+	}
+	return codeNames[name] || loaderNames[name] || name == "ZDOTDIR" || strings.HasPrefix(name, "BASH_FUNC_") ||
+		strings.HasPrefix(name, "GIT_CONFIG_KEY_") || strings.HasPrefix(name, "GIT_CONFIG_VALUE_")
+}
+
+// variable looks at an assignment to a variable, made in any way.
 func (w *walker) variable(name string, value arg, at int) {
 	reason := name + "=" + quote(value.text)
+	w.evaluates = w.evaluates || integers[name]
 	name, _, _ = strings.Cut(strings.TrimSuffix(name, "+"), "[")
 	switch {
 	case name == "PATH":
@@ -64,7 +100,7 @@ func (w *walker) variable(name string, value arg, at int) {
 			w.deny(setEnv+"/variable", at, reason)
 		}
 	case name == "ENV" || name == "ZDOTDIR":
-		// ENV is also what many programs call the place they run in.
+		// Many programs use ENV for the kind of environment, as in ENV=production.
 		if strings.ContainsAny(value.text, "/$`~") {
 			w.deny(setEnv+"/variable", at, reason)
 		}
@@ -77,31 +113,25 @@ func (w *walker) variable(name string, value arg, at int) {
 	}
 }
 
-// prompt walks the commands that a prompt runs when it is written.
+// prompt visits the commands that the shell runs when it writes a prompt.
 func (w *walker) prompt(name string, value arg, at int) {
 	text := skeleton(value)
 	if !strings.ContainsAny(text, "$`") {
 		return
 	}
 	w.deny(setEnv+"/variable", at, name+"="+quote(value.text))
-	// It is expanded as a here-document is.
-	const end = "END_OF_PROMPT"
-	if !strings.Contains(text, end) {
-		w.maybe(func() {
-			w.shellText(inner{text: lit(": <<"+end+"\n"+text+"\n"+end+"\n", value.at), via: name, kind: opaqueDeferred, here: true})
-		})
-	}
+	w.maybe(func() { w.expandedLater(text, name, value.at) })
 }
 
-// hidden walks a program that others run, for what is denied in it.
+// hidden looks for denials in the text of a program that another program runs.
 func (w *walker) hidden(text, via string, at int) {
-	w.quiet++
-	w.shellText(inner{text: lit(text, at), via: via, kind: opaqueDeferred})
-	w.quiet--
+	w.silently(func() {
+		w.shellText(inner{text: lit(text, at), via: via, kind: opaqueDeferred})
+	})
 }
 
-// program refuses a program that is given to another to run, if it is not one of
-// those that are meant for that.
+// program looks at a program that another program is given to run. It refuses any that is
+// not commonly used for that.
 func (w *walker) program(how string, value arg, at int) {
 	if !benignProgram(value) {
 		w.deny(setExec+"/option", at, how+" "+quote(value.text))
@@ -111,14 +141,13 @@ func (w *walker) program(how string, value arg, at int) {
 	}
 }
 
-// benign are the programs that pagers, editors and remote shells commonly are.
+// benign are the common pagers, editors, remote shells and compressors.
 var benign = set(`cat less more most bat batcat delta diff-so-fancy true false : vi vim nvim nano emacs emacsclient ed micro code codium
  subl gedit kate hx helix mate open xdg-open firefox chromium google-chrome w3m lynx elinks ssh meld kdiff3 vimdiff nvimdiff opendiff p4merge bcompare gpg gpg2
  git-lfs git-crypt pinentry ssh-askpass ksshaskpass head tail col gzip bzip2 xz zstd lz4 pigz pbzip2 pixz lzip plzip lzma lzop brotli lrzip compress unpigz gunzip
  zip unzip`)
 
-// benignProgram tells whether a value is a known pager, editor or such, with
-// plain options.
+// benignProgram reports whether a value is one of benign, with plain options.
 func benignProgram(a arg) bool {
 	if !a.known() {
 		return false
@@ -150,7 +179,7 @@ func benignProgram(a arg) bool {
 	return true
 }
 
-// oddPath says what in a PATH lets anybody's program be run, or "".
+// oddPath returns the element of a PATH in which other users could put programs, or "".
 func oddPath(value arg) string {
 	if value.text == "" {
 		return ""
@@ -158,7 +187,7 @@ func oddPath(value arg) string {
 	start := true // of an element
 	for i, p := range value.all() {
 		if p.kind != literal {
-			start = false // an element that is not known, or home
+			start = false // an element that is not known, or a home
 			continue
 		}
 		last := i == len(value.parts)-1 || value.parts == nil
@@ -178,14 +207,14 @@ func oddElement(text string) string {
 	switch {
 	case text == "":
 		return "an empty directory, which is the working directory"
-	case text[0] == '~': // bash takes it for a home, also between colons and in quotes
+	case text[0] == '~': // a home for bash, also between colons and in quotes
 		return ""
 	case text[0] != '/':
 		return "a relative directory: " + quote(text)
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
 		if text == dir || strings.HasPrefix(text, dir+"/") {
-			return "a directory that anybody may write to: " + quote(text)
+			return "a directory that every user may write to: " + quote(text)
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -18,8 +19,7 @@ const (
 	verbatim         // in the body of a here-document with a quoted delimiter
 )
 
-// expansion turns the parts of a word of the source into parts whose value is
-// known or not.
+// expansion turns the parts of a word of the source into parts that are known or not.
 type expansion struct {
 	w     *walker
 	out   []part
@@ -41,11 +41,14 @@ func (e *expansion) parts(parts []syntax.WordPart, q quoting) {
 			}
 			e.add(part{text: text})
 		case *syntax.DblQuoted:
+			if e.nothing(p.Parts) {
+				continue
+			}
 			e.add(part{})
 			e.parts(p.Parts, double)
 		case *syntax.ParamExp:
-			if q == unquoted && p.Short && i+1 < len(parts) && beginsWithBrace(parts[i+1]) && p.Param.Value != "HOME" {
-				e.unknown(p, q) // braces go first: $a{b,c} is $ab and $ac
+			if q == unquoted && p.Short && i+1 < len(parts) && endsElement(parts, i+1) && p.Param.Value != "HOME" {
+				e.unknown(p, q) // bash expands braces first: $a{b,c} is $ab and $ac
 				continue
 			}
 			e.param(p, q)
@@ -59,12 +62,35 @@ func (e *expansion) parts(parts []syntax.WordPart, q quoting) {
 	}
 }
 
-func beginsWithBrace(p syntax.WordPart) bool {
-	l, ok := p.(*syntax.Lit)
-	return ok && strings.HasPrefix(l.Value, "{")
+// nothing reports whether the parts in double quotes are "$@" without parameters, which
+// makes no word.
+func (e *expansion) nothing(parts []syntax.WordPart) bool {
+	if e.whole || len(parts) != 1 {
+		return false
+	}
+	p, ok := parts[0].(*syntax.ParamExp)
+	if !ok || p.Param == nil || p.Param.Value != "@" || p.Exp != nil || p.Slice != nil || p.Repl != nil || p.Excl || p.Length {
+		return false
+	}
+	e.w.shell.usesParams = true
+	params, known := e.w.shell.params()
+	return known && len(params) == 0
 }
 
-// unknown adds a part of which nothing is known.
+// endsElement reports whether a part begins with an opening brace, or with the end of an
+// element of braces that began before it. Then a name before the part may go on after it.
+func endsElement(parts []syntax.WordPart, i int) bool {
+	l, ok := parts[i].(*syntax.Lit)
+	if !ok || l.Value == "" {
+		return false
+	}
+	return l.Value[0] == '{' || strings.IndexByte(",}", l.Value[0]) >= 0 && slices.ContainsFunc(parts[:i], func(p syntax.WordPart) bool {
+		l, ok := p.(*syntax.Lit)
+		return ok && strings.Contains(l.Value, "{")
+	})
+}
+
+// unknown adds a part whose value is not known.
 func (e *expansion) unknown(p syntax.WordPart, q quoting) {
 	k := unknown
 	if q == unquoted && !e.whole {
@@ -73,7 +99,7 @@ func (e *expansion) unknown(p syntax.WordPart, q quoting) {
 	e.add(part{kind: k, text: e.w.source(p), node: p})
 }
 
-// lit adds text of the source, without what escapes its characters.
+// lit adds text of the source, without its escapes.
 func (e *expansion) lit(text string, q quoting) {
 	if q == verbatim || !strings.Contains(text, `\`) {
 		k := literal
@@ -98,15 +124,15 @@ func (e *expansion) lit(text string, q quoting) {
 		_, n := utf8.DecodeRuneInString(after)
 		switch {
 		case n == 0:
-			e.add(part{text: `\`}) // the last character of a script
-		case after[0] != '\n': // with a newline, it is nothing
+			e.add(part{text: `\`}) // at the end of a script
+		case after[0] != '\n': // an escaped newline is nothing
 			e.add(part{text: after[:n]})
 		}
 		text = after[n:]
 	}
 }
 
-// unescapeDouble reads text between double quotes or in a here-document.
+// unescapeDouble removes the escapes from text in double quotes or in a here-document.
 func unescapeDouble(text string, q quoting) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -124,7 +150,7 @@ func unescapeDouble(text string, q quoting) string {
 	return b.String()
 }
 
-// unescapeANSI reads text between $' and '. It ends at a NUL, as bash has it.
+// unescapeANSI replaces the escapes in text between $' and '. As in bash, a NUL ends it.
 func unescapeANSI(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -160,8 +186,8 @@ func unescapeANSI(text string) string {
 	return b.String()
 }
 
-// ansiNumber reads what follows the backslash of \123, \x41, A and \cA: its
-// value, and of how many bytes.
+// ansiNumber reads what follows the backslash of \123, \x41, \u0041 and \cA. It returns
+// the value, and how many bytes it has read.
 func ansiNumber(s string) (value, n int, ok bool) {
 	base, start, most := 16, 1, 2
 	switch c := s[0]; {
@@ -191,7 +217,7 @@ func ansiNumber(s string) (value, n int, ok bool) {
 	return int(v), n, err == nil
 }
 
-// param adds what an expansion of a parameter is known to be.
+// param adds an expansion of a parameter.
 func (e *expansion) param(p *syntax.ParamExp, q quoting) {
 	name := ""
 	if p.Param != nil {
@@ -204,7 +230,7 @@ func (e *expansion) param(p *syntax.ParamExp, q quoting) {
 		e.add(part{kind: home, text: e.w.source(p)})
 		return
 	case name == "IFS" && q == unquoted && !e.whole && p.Repl == nil && !e.w.shell.assigns("IFS"):
-		// Unless the script sets it, it is white space, which is where a word ends.
+		// Unless the script sets it, its value is white space, and a word ends here.
 		e.add(part{kind: gap})
 		return
 	case p.Slice == nil && p.Repl == nil && p.Exp == nil:
@@ -220,7 +246,7 @@ func (e *expansion) param(p *syntax.ParamExp, q quoting) {
 	e.unknown(p, q)
 }
 
-// keepsHome tells whether ${HOME…} is still a home directory, or above it.
+// keepsHome reports whether ${HOME…} is still a home directory, or above it.
 func keepsHome(x *syntax.Expansion) bool {
 	if x == nil {
 		return true
@@ -231,7 +257,7 @@ func keepsHome(x *syntax.Expansion) bool {
 		op == syntax.RemSmallSuffix || op == syntax.RemLargeSuffix
 }
 
-// positional adds $1 or "$@", if the script or function's arguments are known.
+// positional adds $1 or "$@". It reports false if the arguments are not known.
 func (e *expansion) positional(name string, q quoting) bool {
 	all := name == "@" || name == "*"
 	if !all && (name == "" || name[0] < '0' || name[0] > '9') {
@@ -268,8 +294,8 @@ func (e *expansion) positional(name string, q quoting) bool {
 	return true
 }
 
-// value adds the value of a parameter: without quotes, it is split into words
-// and may be a pattern.
+// value adds the value of a parameter. Without quotes, the value is split into words and
+// may be a pattern.
 func (e *expansion) value(parts []part, q quoting) {
 	for _, p := range parts {
 		if !e.w.spend(len(p.text)) {

@@ -114,7 +114,7 @@ var classes = map[int]string{
 	19: "`xargs`", 21: "multi-call programs", 22: "interpreters", 23: "options that run a command", 25: "git's own configuration", 26: "git aliases and hooks",
 	28: "destructive git", 29: "aliases and functions", 30: "spellings of options and operands", 31: "odd characters and lines", 33: "deferred code",
 	34: "poisoned environment", 36: "history, files and descriptors as scripts", 37: "deletion without `rm`", 38: "long lists", 40: "order of rules",
-	41: "where parsers disagree", 43: "effects elsewhere",
+	41: "where parsers disagree", 43: "effects elsewhere", 44: "text that is evaluated once more",
 }
 
 // verdictFigures are those of our own cases, with all checks and sets on.
@@ -163,7 +163,7 @@ func verdictFigures(t *testing.T) string {
 	return b.String()
 }
 
-// benignRow is a command that somebody has published, and where.
+// benignRow is a command that was published, and where.
 type benignRow struct {
 	Command string `json:"command"`
 	From    string `json:"from"`

@@ -29,7 +29,7 @@ func FuzzCheck(f *testing.F) {
 		if d.Rule == opaqueFault {
 			t.Errorf("fault: %s", d.Reason)
 		}
-		if d.Blocked != (d.Verdict == Deny) || d.Blocked != (d.Message != "") {
+		if d.Blocked != (d.Verdict == Deny || d.Verdict == TooComplex) || d.Blocked != (d.Message != "") {
 			t.Errorf("standard: %+v", d)
 		}
 		g := guarded.Check(Input{Script: script})

@@ -11,27 +11,34 @@ var gitGrammar = grammar{
 		" no-lazy-fetch no-optional-locks no-advice literal-pathspecs glob-pathspecs noglob-pathspecs icase-pathspecs html-path man-path info-path version help",
 }
 
-// ruleGit looks at what git is told to do.
-func ruleGit(w *walker, args []arg, in stream) {
-	o := gitGrammar.parse(args[1:])
-	at := args[0].at
+// gitCall is a call of one of git's commands. args has all words of git, and words those
+// after the command.
+type gitCall struct {
+	call
+	command string
+	words   []arg
+}
+
+// ruleGit looks at git's own options, and then at the command.
+func ruleGit(c call) {
+	o := gitGrammar.parse(c.args[1:])
 	inline := map[string]string{}
 	for _, opt := range o.given {
 		switch opt.name {
 		case "c":
 			key, value, ok := opt.value.cut("=")
 			if !ok {
-				key, value = opt.value.text, lit("true", at)
+				key, value = opt.value.text, lit("true", c.at())
 			}
-			w.gitSetting(key, value, at)
+			c.gitSetting(key, value, c.at())
 			if name, isAlias := aliasName(key); isAlias {
 				inline[name] = skeleton(value)
 			}
 		case "config-env":
-			w.deny(setExec+"/git-config", at, "git --config-env="+opt.value.text)
+			c.refuse(setExec+"/git-config", "git --config-env="+opt.value.text)
 		case "exec-path":
 			if opt.value.text != "" {
-				w.deny(setExec+"/git-config", at, "git --exec-path="+opt.value.text)
+				c.refuse(setExec+"/git-config", "git --exec-path="+opt.value.text)
 			}
 		}
 	}
@@ -40,22 +47,23 @@ func ruleGit(w *walker, args []arg, in stream) {
 	}
 	command, ok := o.rest[0].literal()
 	if !ok {
-		w.notKnown(opaqueGit, at, "git "+quote(o.rest[0].text))
+		c.unclear(opaqueGit, "git "+quote(o.rest[0].text))
 		return
 	}
 	rest := o.rest[1:]
 	if text, is := inline[command]; is {
-		w.gitAlias(command, text, rest, in)
+		c.gitAlias(command, text, rest)
 		return
 	}
 	if !gitCommands[command] {
-		w.notKnown(opaqueGit, at, "git "+quote(command))
+		c.unclear(opaqueGit, "git "+quote(command))
 		return
 	}
-	w.gitChecks(command, rest, at)
-	w.gitRuns(command, rest, at, in)
+	g := gitCall{c, command, rest}
+	g.checks()
+	g.runs()
 	if check := gitSet[command]; check != nil {
-		check(w, rest, at)
+		check(g)
 	}
 }
 
@@ -67,34 +75,27 @@ func aliasName(key string) (string, bool) {
 	return key[len("alias."):], true
 }
 
-// gitAlias walks what an alias of git stands for.
-func (w *walker) gitAlias(name, text string, more []arg, in stream) {
-	at := 0
-	if len(more) > 0 {
-		at = more[0].at
-	}
-	if w.node != nil {
-		at = w.node.Position.Offset
-	}
+// gitAlias visits the command that an alias of git stands for.
+func (c call) gitAlias(name, text string, more []arg) {
 	via := "git alias " + name
 	if command, ok := strings.CutPrefix(text, "!"); ok {
-		w.shellText(inner{text: lit(command, at), via: via, kind: opaqueShell, args: more, in: in})
+		c.shellText(inner{text: lit(command, c.at()), via: via, kind: opaqueShell, args: more, in: c.in})
 		return
 	}
-	words := append([]arg{lit("git", at)}, splitWords(text, at)...)
-	w.reached(via, func() { w.argv(append(words, more...), in) })
+	words := append([]arg{lit("git", c.at())}, splitWords(text, c.at())...)
+	c.reached(via, func() { c.argv(append(words, more...), c.in) })
 }
 
-// gitChecks are the checks of contract modes.
-func (w *walker) gitChecks(command string, args []arg, at int) {
-	switch command {
+// checks are the checks of contract modes.
+func (c gitCall) checks() {
+	switch c.command {
 	case "add", "stage":
-		if what := addsAll(args); what != "" {
-			w.deny(checkAdd, at, "git "+command+" "+quote(what))
+		if what := addsAll(c.words); what != "" {
+			c.refuse(checkAdd, "git "+c.command+" "+quote(what))
 		}
-	case "push":
-		if what := forces(args); what != "" {
-			w.deny(checkPush, at, "git push "+quote(what))
+	case "push", "send-pack", "http-push":
+		if what := forces(c.words); what != "" {
+			c.refuse(checkPush, "git "+c.command+" "+quote(what))
 		}
 	}
 }
@@ -105,7 +106,7 @@ var addGrammar = grammar{
 		" ignore-errors ignore-missing sparse chmod= pathspec-from-file= pathspec-file-nul no-all",
 }
 
-// addsAll returns what makes a git add take everything, or "".
+// addsAll returns the word that makes git add take everything, or "".
 func addsAll(args []arg) string {
 	o := addGrammar.permuted(args)
 	for _, opt := range o.given {
@@ -121,8 +122,8 @@ func addsAll(args []arg) string {
 	return ""
 }
 
-// everything tells whether a pathspec is the whole tree. Git has patterns of its
-// own, so that quotes around a star make no difference.
+// everything reports whether a pathspec means the whole tree. Git expands patterns itself,
+// so that a star means the same with quotes around it.
 func everything(a arg) bool {
 	for _, p := range a.all() {
 		if p.kind != literal && p.kind != glob {
@@ -154,14 +155,14 @@ var pushGrammar = grammar{
 		" no-recurse-submodules thin no-thin receive-pack= exec= set-upstream progress prune no-verify verify follow-tags no-follow-tags signed? no-signed atomic push-option= ipv4 ipv6",
 }
 
-// forces returns what makes a push a forced one, or "".
+// forces returns the word that forces a push, or "".
 func forces(args []arg) string {
 	o := pushGrammar.permuted(args)
 	for _, opt := range o.given {
 		if opt.name == "f" || opt.name == "force" {
 			return "--force"
 		}
-		// A beginning that only options that force have; git may find it ambiguous.
+		// An abbreviation of options that force. Git may refuse it as ambiguous.
 		if len(opt.name) > 2 && strings.HasPrefix("force", opt.name) {
 			return "--" + opt.name
 		}
@@ -174,24 +175,43 @@ func forces(args []arg) string {
 	return ""
 }
 
-// gitRuns looks at the commands that git is given to run.
-func (w *walker) gitRuns(command string, args []arg, at int, in stream) {
+// runs looks at the commands that this command of git runs.
+func (c gitCall) runs() {
 	text := func(a arg, how string) {
-		w.shellText(inner{text: a, via: "git " + command + how, kind: opaqueShell, in: in})
+		c.shellText(inner{text: a, via: "git " + c.command + how, kind: opaqueShell, in: c.in})
 	}
-	switch command {
+	switch c.command {
 	case "config":
-		w.gitConfig(args, at)
+		c.config()
+	case "for-each-repo":
+		rest := c.words
+		for len(rest) > 0 && strings.HasPrefix(rest[0].lead(), "--") {
+			rest = rest[1:]
+		}
+		c.reached("git for-each-repo", func() { c.argv(append([]arg{lit("git", c.at())}, rest...), c.in) })
+	case "send-email", "daemon", "instaweb", "web--browse":
+		for _, option := range []string{"--sendmail-cmd", "--smtp-server", "--to-cmd", "--cc-cmd", "--access-hook", "--httpd", "--browser"} {
+			eachValue(append([]arg{lit("git", c.at())}, c.words...), option, func(v arg, _ int) {
+				switch {
+				case strings.HasPrefix(v.text, "git "):
+					c.hidden(v.text, "git "+c.command+" "+option, c.at())
+				case option != "--smtp-server" || strings.ContainsAny(v.text, "/ "):
+					c.program("git "+c.command+" "+option, v, c.at())
+				}
+			})
+		}
+	case "log", "diff", "show", "format-patch", "diff-tree":
+		eachValue(append([]arg{lit("git", c.at())}, c.words...), "--output", func(v arg, _ int) { c.writes(v, "git "+c.command+" --output") })
 	case "bisect":
-		if len(args) > 1 && args[0].is("run") {
-			w.reached("git bisect run", func() { w.argv(args[1:], in) })
+		if len(c.words) > 1 && c.words[0].is("run") {
+			c.reached("git bisect run", func() { c.argv(c.words[1:], c.in) })
 		}
 	case "submodule":
-		i := slices.IndexFunc(args, func(a arg) bool { return a.is("foreach") })
+		i := slices.IndexFunc(c.words, func(a arg) bool { return a.is("foreach") })
 		if i < 0 {
 			return
 		}
-		rest := args[i+1:]
+		rest := c.words[i+1:]
 		for len(rest) > 0 && strings.HasPrefix(rest[0].lead(), "-") {
 			rest = rest[1:]
 		}
@@ -201,34 +221,34 @@ func (w *walker) gitRuns(command string, args []arg, at int, in stream) {
 	case "rebase":
 		o := grammar{short: "ivqfnmpsx:X:C:S?r?", long: "exec= onto= strategy= strategy-option= keep-base interactive root autosquash autostash" +
 			" no-autostash abort continue skip quit edit-todo show-current-patch rebase-merges? empty= whitespace= gpg-sign? verbose quiet stat no-stat" +
-			" no-verify verify force-rebase fork-point no-fork-point ignore-whitespace committer-date-is-author-date reset-author-date update-refs apply merge"}.permuted(args)
+			" no-verify verify force-rebase fork-point no-fork-point ignore-whitespace committer-date-is-author-date reset-author-date update-refs apply merge"}.permuted(c.words)
 		for _, opt := range o.given {
 			if opt.name == "x" || opt.name == "exec" {
 				text(opt.value, " --exec")
 			}
 		}
 	case "filter-branch":
-		for i, a := range args {
-			if strings.HasSuffix(a.lead(), "-filter") && i+1 < len(args) {
-				text(args[i+1], " "+a.text)
+		for i, a := range c.words {
+			if strings.HasSuffix(a.lead(), "-filter") && i+1 < len(c.words) {
+				text(c.words[i+1], " "+a.text)
 			}
 		}
 	case "difftool", "mergetool":
-		o := grammar{short: "dyx:t:g", long: "extcmd= tool= dir-diff no-prompt prompt tool-help gui"}.permuted(args)
+		o := grammar{short: "dyx:t:g", long: "extcmd= tool= dir-diff no-prompt prompt tool-help gui"}.permuted(c.words)
 		if a, ok := o.get("x", "extcmd"); ok {
 			text(a, " --extcmd")
-			w.program("git "+command+" --extcmd", a, at)
+			c.program("git "+c.command+" --extcmd", a, c.at())
 		}
 	}
 }
 
-// gitConfig looks at a setting that git config makes.
-func (w *walker) gitConfig(args []arg, at int) {
+// config looks at the setting that git config makes.
+func (c gitCall) config() {
 	o := grammar{
 		short: "f:t:zle",
 		long: "global system local worktree file= blob= type= bool int bool-or-int path expiry-date null add replace-all get get-all get-regexp" +
 			" get-urlmatch unset unset-all rename-section remove-section list edit show-origin show-scope name-only includes no-includes default= comment= fixed-value append all value= regexp url=",
-	}.permuted(args)
+	}.permuted(c.words)
 	if given(o, "get get-all get-regexp unset unset-all list l rename-section remove-section edit e") {
 		return
 	}
@@ -243,14 +263,15 @@ func (w *walker) gitConfig(args []arg, at int) {
 	if !ok {
 		return
 	}
-	w.gitSetting(key, rest[1], at)
+	c.gitSetting(key, rest[1], c.at())
 	if name, isAlias := aliasName(key); isAlias {
-		// It is for later: what it stands for is judged as if it were used.
-		w.maybe(func() { w.gitAlias(name, skeleton(rest[1]), nil, stream{}) })
+		// The alias is for later. It is looked at as if it were called.
+		c.in = stream{}
+		c.maybe(func() { c.gitAlias(name, skeleton(rest[1]), nil) })
 	}
 }
 
-// gitCommands are the commands of git itself, and the most used of others.
+// gitCommands are the commands of git itself, and the most common ones that others add.
 var gitCommands = set(`add am annotate apply archimport archive backfill bisect blame branch bugreport bundle cat-file
  check-attr check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick citool clean clone
  column commit commit-graph commit-tree config count-objects credential credential-cache credential-store cvsexportcommit

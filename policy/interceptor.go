@@ -8,28 +8,29 @@ import (
 	"unicode"
 )
 
-// Rule of the interceptor: where Pattern matches, Tool is the better way.
+// Rule is a rule of the interceptor: if Pattern matches, the agent should use Tool.
 type Rule struct {
-	ID      string // "": rule-N, by its place in the list from 1
-	Pattern string // an ECMAScript regular expression, searched for anywhere
-	Flags   string // of ECMAScript: of d, g, i, m, s, u, v and y
-	Tool    string // the rule is considered only if the agent has it
+	ID      string // if "", rule-N, where N is its place in the list, from 1
+	Pattern string // an ECMAScript regular expression, which may match anywhere
+	Flags   string // of ECMAScript: d, g, i, m, s, u and y
+	Tool    string // the rule is used only if the agent has this tool
 	Message string
 }
 
-// Match says what the interceptor's rules look at.
+// Match says which texts the interceptor's rules look at.
 type Match string
 
 const (
-	// MatchWhole is the whole command; so is "". Rules that begin with ^ see the
-	// first command of a script only.
+	// MatchWhole is the whole command, as is "". A pattern that begins with ^ sees only
+	// the first command of a script.
 	MatchWhole Match = "whole"
-	// MatchSegments is the whole command, and each simple command of its lists but
-	// those that read a pipe, with and without assignments before it.
+	// MatchSegments is the whole command, and also each simple command of its lists
+	// that does not read a pipe, with and without the assignments before it.
+	// Redirections that write no file are left out of these texts.
 	MatchSegments Match = "segments"
 )
 
-// DefaultRules returns the rules that the interceptor has where none are given.
+// DefaultRules returns the interceptor's rules if none are configured.
 func DefaultRules() []Rule {
 	return []Rule{
 		{
@@ -63,7 +64,7 @@ func DefaultRules() []Rule {
 	}
 }
 
-// interceptor is the compiled rules whose tools are there.
+// interceptor holds the compiled rules whose tools the agent has.
 type interceptor struct {
 	rules []compiledRule
 	match Match
@@ -74,9 +75,8 @@ type compiledRule struct {
 	matcher matcher
 }
 
-// newInterceptor compiles the rules. One that cannot be compiled is left out,
-// and a warning says so; if strict, it is an error, whether its tool is there or
-// not.
+// newInterceptor compiles the rules. It leaves out a rule that cannot be compiled, with a
+// warning. If strict, such a rule is an error, whether or not the agent has its tool.
 func newInterceptor(rules []Rule, tools []string, match Match, strict bool) (*interceptor, []Warning, error) {
 	switch match {
 	case "", MatchWhole, MatchSegments:
@@ -102,14 +102,14 @@ func newInterceptor(rules []Rule, tools []string, match Match, strict bool) (*in
 	return ic, warnings, nil
 }
 
-// segment is a part of a script that the rules are to look at by itself.
+// segment is a part of a script that the rules look at on its own.
 type segment struct {
 	text string
 	pos  Position
 }
 
-// hit is the rule that has decided. If it is undecided, no rule is known to
-// match, and this one took too long: nothing may then be said of the script.
+// hit is the rule that has decided. If it is undecided, no rule is known to match, but this
+// one took too long, so that it may match or not.
 type hit struct {
 	rule      Rule
 	pos       Position
@@ -117,12 +117,12 @@ type hit struct {
 	original  string
 }
 
-// message is what the agent is told, exactly.
+// message returns the text for the agent. Its form is part of the contract.
 func (h hit) message() string {
 	return "Blocked: " + h.rule.Message + "\n\nOriginal command: " + h.original
 }
 
-// decision says what becomes of the script.
+// decision returns the decision about the script.
 func (h hit) decision(mode Mode) Decision {
 	d := Decision{Layer: Interceptor, Rule: h.rule.ID, Position: h.pos, Tool: h.rule.Tool}
 	if !h.undecided {
@@ -138,16 +138,16 @@ func (h hit) decision(mode Mode) Decision {
 	return d
 }
 
-// matchTime bounds what all rules together may take for one command. A rule that
-// is not decided by then is no match and no pass: the script is opaque, as where
-// a command's name is not known, so guarded refuses it and standard runs it and
-// says so. To refuse it always would let one bad pattern end an agent's work; to
-// let it pass in silence would call unknown what was never looked at.
+// matchTime bounds the time of all rules together for one command. If a rule is not decided
+// by then, the script is opaque, as it is if a command's name is not known: guarded refuses
+// it, and standard runs it and says so. If it were always refused, one bad pattern would
+// stop an agent's work; if it passed as allowed, the result would hide that a rule was not
+// applied.
 const matchTime = 25 * time.Millisecond
 
-// check looks at the command as the agent wrote it, and then at what has become of
-// it; segments, which may be nil, is called only to match segments. The first rule
-// that matches wins, in the order of the list.
+// check looks at the command as the agent wrote it, and then at the script that it became.
+// The first rule of the list that matches wins. check calls segments, which may be nil,
+// only if rules match segments.
 func (ic *interceptor) check(in Input, segments func() []segment) (hit, bool) {
 	if ic == nil || len(ic.rules) == 0 {
 		return hit{}, false
@@ -159,6 +159,11 @@ func (ic *interceptor) check(in Input, segments func() []segment) (hit, bool) {
 	passes := [][]segment{{trimmed(original, original, 0)}}
 	if in.Script != original {
 		passes = append(passes, []segment{trimmed(in.Script, in.Script, 0)})
+	}
+	if ic.match == MatchSegments {
+		for _, texts := range passes {
+			texts[0] = texts[0].withoutSinks()
+		}
 	}
 	if ic.match == MatchSegments && segments != nil {
 		last := passes[len(passes)-1]
@@ -185,8 +190,8 @@ func (ic *interceptor) check(in Input, segments func() []segment) (hit, bool) {
 	return late, late.undecided
 }
 
-// trimmed is the part of a script that begins at an offset, without spaces around
-// it.
+// trimmed returns the segment for a part of a script that begins at an offset, without the
+// spaces around it.
 func trimmed(part, script string, offset int) segment {
 	text := strings.TrimLeftFunc(part, isSpace)
 	offset += len(part) - len(text)
@@ -199,7 +204,7 @@ func positionAt(script string, offset int) Position {
 	return Position{Offset: offset, Line: line + 1, Column: offset - strings.LastIndexByte(before, '\n')}
 }
 
-// isSpace is \s of ECMAScript, and what its trim removes: WhiteSpace and
+// isSpace reports whether \s of ECMAScript matches a character: WhiteSpace and
 // LineTerminator of ECMA-262, parts 12.2 and 12.3.
 func isSpace(r rune) bool {
 	switch r {

@@ -10,21 +10,30 @@ import (
 	"unicode/utf8"
 )
 
-// automaton decides whether a pattern matches, in one pass over the text. Its
-// states are sets of the program's instructions, and are made when they are first
-// needed. Package regexp does the same work without remembering states, at 40 ns a
-// byte for the default rules: too slow for a long command.
+// automaton decides whether a pattern matches, in one pass over the text. It is a
+// deterministic automaton that is built while it runs, as in RE2: a state is the set of
+// the program's instructions that wait for the next character. Characters that the
+// program cannot tell apart form a class, so that a state has one transition per class.
+//
+// For each character, run takes the transition of the current state. If the transition
+// is not known yet, step computes it: it follows the program from the state's
+// instructions, and from the start for a match that begins here, through everything that
+// takes no character, and collects what comes after this one. Two states end a run:
+// accepted, once the program can match, and rejected, once it no longer can.
+//
+// Package regexp does the same work without remembering states and without a deadline.
+// docs/adr/0032 has the measurements.
 type automaton struct {
 	prog   *syntax.Prog
-	sticky bool // only a match at the begin counts
-	// classes are the first characters of the ranges that the program cannot tell
-	// apart, sorted, from 0 on; ascii is the class of each byte below 0x80.
+	sticky bool // only a match at the start counts
+	// classes holds the first character of each class, sorted, from 0 on; ascii holds
+	// the class of each byte below 0x80.
 	classes  []rune
 	ascii    [utf8.RuneSelf]uint16
 	machines sync.Pool // of *machine
 }
 
-// The end of the text is a class behind the others.
+// end returns the class of the end of the text, which comes after the others.
 func (a *automaton) end() int { return len(a.classes) }
 
 func newAutomaton(prog *syntax.Prog, sticky bool) *automaton {
@@ -45,7 +54,7 @@ func newAutomaton(prog *syntax.Prog, sticky bool) *automaton {
 	return a
 }
 
-// edges are the characters at which an instruction begins or ceases to match.
+// edges returns the characters at which an instruction starts or stops to match.
 func edges(inst *syntax.Inst) []rune {
 	var out []rune
 	switch inst.Op { //nolint:exhaustive // the others take no character
@@ -92,37 +101,38 @@ func (a *automaton) match(texts []segment, deadline time.Time) (at int, decided 
 	return none, true
 }
 
-// state is a set of instructions behind a character.
+// state is a set of instructions that wait for a character.
 type state struct {
 	insts []uint32
-	prev  rune     // like the character before: none (-1), a word's, or another
-	next  []*state // by class; nil: not yet known
+	prev  rune     // stands for the character before: none (-1), a word's, or another
+	next  []*state // by class; nil if not known yet
 }
 
-// The ends of a run.
+// The states that end a run.
 var (
 	accepted = &state{}
 	rejected = &state{}
 )
 
-// machine is an automaton at work: what it remembers is its own.
+// machine is a run of an automaton, with the states that it remembers. It is for one
+// goroutine at a time.
 type machine struct {
 	*automaton
 	states map[string]*state
 	start  *state
 	size   int // bytes that the states take
-	// Of one step: instructions to look at and those seen already.
+	// Scratch space of a step: instructions to look at, and those seen already.
 	stack []uint32
 	seen  []bool
-	spent int // instructions looked at since the clock was
+	spent int // instructions looked at since the clock was read
 }
 
-// maxMemory bounds what a machine remembers, in bytes. At it all is forgotten but
-// where we are.
+// maxMemory bounds what a machine remembers, in bytes. At the bound it forgets all states
+// but the current one.
 const maxMemory = 4 << 20
 
-// perClock is how many instructions are looked at between looks at the clock:
-// some tens of microseconds.
+// perClock is how many instructions a machine looks at between reads of the clock, which
+// takes some tens of microseconds.
 const perClock = 4096
 
 func newMachine(a *automaton) *machine {
@@ -171,7 +181,7 @@ func (m *machine) run(text string, deadline time.Time) (matched, decided bool) {
 	return false, true
 }
 
-// step finds what follows a state on a character of a class, or on the end.
+// step computes the transition of a state on a class.
 func (m *machine) step(s *state, class int) *state {
 	next := m.follow(s, class)
 	s.next[class] = next
@@ -229,7 +239,7 @@ func (m *machine) follow(s *state, class int) *state {
 	}
 }
 
-// state returns the one state of a set.
+// state returns the state of a set of instructions. There is only one for each set.
 func (m *machine) state(insts []uint32, prev rune) *state {
 	slices.Sort(insts)
 	insts = slices.Compact(insts)

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// translator writes an ECMAScript pattern that is valid in RE2's terms. Groups
-// are not captured, since only whether there is a match is asked.
+// translator writes a valid ECMAScript pattern in RE2's syntax. It captures no groups:
+// only whether there is a match counts.
 type translator struct {
 	rest                        string
 	ignoreCase, dotAll, unicode bool
 	out                         strings.Builder
 }
 
-// toRE2 is not ok where RE2 has no way to say it, or where to say it is not worth
-// the trouble.
+// toRE2 translates a pattern. It reports false if RE2 cannot express the pattern, or only
+// with more work than that saves.
 func toRE2(pattern, flags string) (text string, ok bool) {
 	t := translator{
 		rest: pattern, ignoreCase: strings.Contains(flags, "i"), dotAll: strings.Contains(flags, "s"),
@@ -31,7 +31,7 @@ func toRE2(pattern, flags string) (text string, ok bool) {
 		c := t.rest[0]
 		switch {
 		case (c == '^' || c == '$') && multiline:
-			return "", false // ends of lines are four characters
+			return "", false // ECMAScript has four line terminators
 		case c == '^':
 			t.write(1, `\A`)
 		case c == '$':
@@ -63,7 +63,7 @@ func toRE2(pattern, flags string) (text string, ok bool) {
 	return t.out.String(), true
 }
 
-// write takes n bytes off the pattern and writes what they mean.
+// write consumes n bytes of the pattern and writes their translation.
 func (t *translator) write(n int, text string) {
 	t.rest = t.rest[n:]
 	t.out.WriteString(text)
@@ -85,14 +85,14 @@ func (t *translator) group() bool {
 	case strings.HasPrefix(rest, "(?:"):
 		t.write(3, "(?:")
 	case strings.HasPrefix(rest, "(?<") && !strings.HasPrefix(rest, "(?<=") && !strings.HasPrefix(rest, "(?<!"):
-		t.write(strings.IndexByte(rest, '>')+1, "(?:") // a name; it is valid, so it ends
+		t.write(strings.IndexByte(rest, '>')+1, "(?:") // the pattern is valid, so that the name ends
 	default:
 		return false // lookaround, or flags for a part
 	}
 	return true
 }
 
-// brace is a count, or the character.
+// brace translates a repetition, or a literal brace.
 func (t *translator) brace() {
 	inside, _, closed := strings.Cut(t.rest[1:], "}")
 	low, high, both := strings.Cut(inside, ",")
@@ -107,7 +107,7 @@ func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// class is a set in brackets.
+// class translates a set in brackets.
 func (t *translator) class() bool {
 	t.rest = t.rest[1:]
 	var negated bool
@@ -147,8 +147,8 @@ func (t *translator) class() bool {
 	return true
 }
 
-// atom takes a character, or an escape that stands for characters. It is not ok
-// if they cannot be known here, or if other case letters of theirs cannot.
+// atom consumes a character, or an escape that stands for a set of characters. It reports
+// false if the set is not known here, or if the other cases of its letters are not.
 func (t *translator) atom(inClass bool) (runes, bool) {
 	r, size := utf8.DecodeRuneInString(t.rest)
 	t.rest = t.rest[min(size, len(t.rest)):]
@@ -185,7 +185,7 @@ func (t *translator) atom(inClass bool) (runes, bool) {
 		r := rune("\f\n\r\t\v"[i])
 		return runes{{r, r}}, true
 	}
-	// A hyphen or a slash, say. What other letters and digits mean depends on the
+	// Punctuation stands for itself. What other letters and digits mean depends on the
 	// rest of the pattern.
 	known := c < utf8.RuneSelf && !isWord(rune(c)) || inClass && c == 'b'
 	if c == 'b' {
@@ -200,7 +200,7 @@ func (t *translator) hex(n int) (runes, bool) {
 	}
 	v, err := strconv.ParseUint(t.rest[:n], 16, 16)
 	if err != nil || v >= 0xd800 && v < 0xe000 {
-		return nil, false // no escape, or half of a pair
+		return nil, false // not an escape, or half of a surrogate pair
 	}
 	t.rest = t.rest[n:]
 	return runes{{rune(v), rune(v)}}, !t.ignoreCase || v < utf8.RuneSelf
@@ -235,10 +235,9 @@ func isWord(r rune) bool {
 
 func (s runes) single() bool { return len(s) == 1 && s[0].low == s[0].high }
 
-// plain reports whether all letters that have cases are of ASCII, so that their
-// other cases are known: no other letter becomes one of them, see Canonicalize in
-// ECMA-262, part 22.2.2.7.3. Sets that an escape stands for have both cases, or
-// all other characters.
+// plain reports whether all letters of the set that have cases are ASCII. Then their other
+// cases are known, because no letter beyond ASCII maps to one in ASCII: see Canonicalize
+// in ECMA-262, part 22.2.2.7.3. The sets of escapes contain both cases of their letters.
 func (s runes) plain() bool {
 	for _, r := range s {
 		if r.high >= utf8.RuneSelf && r.high != utf8.MaxRune && !slices.Contains(spaces, r) && !slices.Contains(spaces.not(), r) {
@@ -279,7 +278,7 @@ func (s runes) not() runes {
 	return out
 }
 
-// text is the set for RE2.
+// text returns the set in RE2's syntax.
 func (s runes) text(ignoreCase bool) string {
 	if ignoreCase {
 		s = s.bothCases()

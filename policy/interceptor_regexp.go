@@ -5,44 +5,47 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dlclark/regexp2/v2"
 )
 
-// matcher is a compiled pattern. It looks for the first of the texts that matches,
-// which is none if it is negative. Not decided means that the deadline came first.
+// matcher is a compiled pattern. match returns the index of the first text that matches,
+// or none. It is not decided if the deadline came first.
 type matcher interface {
 	match(texts []segment, deadline time.Time) (at int, decided bool)
 }
 
-// none is no text.
+// none is the index that match returns if no text matches.
 const none = -1
 
 const (
 	maxPattern = 64 << 10 // bytes; a longer one is invalid
-	// maxProgram bounds what a step of an automaton may cost; the default rules
-	// have about 50. A longer program is left to the engine with a time bound.
+	// maxProgram bounds the cost of a step of an automaton. The default rules have about
+	// 50 instructions. The backtracking engine runs a pattern with a longer program.
 	maxProgram = 10_000 // instructions
-	// maxStack bounds the memory of an engine that backtracks, in words. Beyond it
-	// the rule is undecided.
+	// maxStack bounds the memory of the backtracking engine, in words. Beyond it the
+	// rule is undecided.
 	maxStack = 1 << 20
-	// clockPeriod is the resolution of that engine's time bound.
+	// clockPeriod is the resolution of that engine's time bound: see sharpenClock.
 	clockPeriod = 4 * time.Millisecond
 )
 
-// The engine's clock counts in steps of 100 ms otherwise, which is longer than a
-// command has.
-var _ = func() bool { regexp2.SetTimeoutCheckPeriod(clockPeriod); return true }()
+// sharpenClock makes the backtracking engine keep its time bound to clockPeriod. Its own
+// period of 100 ms is longer than all rules together may take. The period is one for the
+// whole process, so that it is left alone until a pattern needs the engine.
+var sharpenClock = sync.OnceFunc(func() { regexp2.SetTimeoutCheckPeriod(clockPeriod) })
 
 // compileECMAScript compiles a pattern with the meaning that it has for
-// new RegExp(pattern, flags).test(text). Whether it is valid is up to an engine
-// of that kind. It runs as an automaton, in time linear in the text, if it can be
-// said in RE2's terms, and by backtracking within a time bound otherwise: with
-// lookaround, backreferences, flag m with anchors, or letters beyond ASCII under
-// flag i.
+// new RegExp(pattern, flags).test(text). The backtracking engine, which knows that
+// language, decides whether the pattern is valid. The pattern runs as an automaton, in
+// time linear in the text, if RE2 can express it. Otherwise it runs by backtracking
+// within a time bound: with lookaround, backreferences, flag m with anchors, or letters
+// beyond ASCII under flag i. docs/adr/0032 says why there are two engines.
 //
-// One thing differs: a character beyond U+FFFF is one, not two surrogates.
+// One thing differs from ECMAScript: a character beyond U+FFFF counts as one, not as two
+// surrogates.
 func compileECMAScript(pattern, flags string) (matcher, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("its pattern is %d bytes long; the limit is %d", len(pattern), maxPattern)
@@ -65,13 +68,14 @@ func compileECMAScript(pattern, flags string) (matcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its pattern is invalid: %w", err)
 	}
-	re.MatchTimeout = matchTime
 	sticky := strings.Contains(flags, "y")
 	if text, ok := toRE2(pattern, flags); ok {
 		if prog, ok := program(text); ok {
 			return newAutomaton(prog, sticky), nil
 		}
 	}
+	sharpenClock()
+	re.MatchTimeout = matchTime
 	return backtracking{re: re, sticky: sticky}, nil
 }
 
@@ -83,17 +87,17 @@ func checkFlags(flags string) error {
 		case !strings.ContainsRune("dgimsuy", flag):
 			return fmt.Errorf("flag %q is unknown: there are d, g, i, m, s, u and y", flag)
 		case strings.ContainsRune(flags[:i], flag):
-			return fmt.Errorf("flag %c is there twice", flag)
+			return fmt.Errorf("flag %c is given twice", flag)
 		}
 	}
 	return nil
 }
 
-// groupForms are what may follow ( and ? in a pattern: lookaround, names, and no
-// capture or modifiers.
+// groupForms matches what may follow "(?" in a pattern: lookaround, a name, or modifiers
+// and a colon.
 var groupForms = regexp.MustCompile(`\A(?:=|!|<[^\s>]+>|<=|<!|[ims]*(?:-[ims]+)?:)`)
 
-// checkGroups refuses groups of other dialects, which the engine knows too.
+// checkGroups refuses the groups of other dialects that the engine accepts too.
 func checkGroups(pattern string) error {
 	inClass := false
 	for i := 0; i < len(pattern); i++ {
@@ -105,13 +109,13 @@ func checkGroups(pattern string) error {
 		case c == ']':
 			inClass = false
 		case !inClass && strings.HasPrefix(pattern[i:], "(?") && !groupForms.MatchString(pattern[i+2:]):
-			return fmt.Errorf("its pattern is invalid: the group at offset %d is not one of ECMAScript's; (?i) is said by the rule's flags", i)
+			return fmt.Errorf("its pattern is invalid: the group at offset %d is not one of ECMAScript's; write (?i) as the rule's flags", i)
 		}
 	}
 	return nil
 }
 
-// program compiles a pattern of RE2's, unless it would be too long.
+// program compiles a pattern in RE2's syntax. It reports false if the program is too long.
 func program(pattern string) (*syntax.Prog, bool) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -124,16 +128,16 @@ func program(pattern string) (*syntax.Prog, bool) {
 	return prog, true
 }
 
-// backtracking is a pattern that no automaton can run.
+// backtracking is a pattern that the automaton cannot run.
 type backtracking struct {
 	re     *regexp2.Regexp
-	sticky bool // only a match at the begin counts
+	sticky bool // only a match at the start counts
 }
 
 func (b backtracking) match(texts []segment, deadline time.Time) (at int, decided bool) {
 	for i, s := range texts {
 		if time.Now().After(deadline) {
-			return none, false // what was before has used up the time
+			return none, false // the texts before have used up the time
 		}
 		m, err := b.re.FindStringMatch(s.text)
 		if err != nil {

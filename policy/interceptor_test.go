@@ -45,7 +45,7 @@ type interceptorRow struct {
 // under contract agent.
 var withoutCd = map[string]string{"int-002": "cat package.json", "int-133": "grep foo f"}
 
-// input is the row's command, as contract agent has it checked.
+// input is the row's command, as contract agent has the policy check it.
 func (r interceptorRow) input() Input {
 	if script, ok := withoutCd[r.ID]; ok {
 		return Input{Script: script, Original: r.Command}
@@ -109,12 +109,10 @@ func TestInterceptorCorpus(t *testing.T) {
 }
 
 // otherRules are the rows in which upstream blocks less, or more, because its rule
-// for redirections is another: it knows quotes and devices. Where its way of
+// for redirections is another: it knows quotes. Where its way of
 // matching alone decides, ours is the same.
 var otherRules = map[string]string{
-	"int-038": "to /dev/null", "int-040": "to /dev/tty", "int-041": "to /dev/stdout", "int-048": "in quotes",
-	"int-051": "of a descriptor", "int-199": "of stderr to /dev/null", "int-200": "of a descriptor",
-	"int-190": "without anything to print",
+	"int-048": "in quotes", "int-190": "without anything to print",
 }
 
 // All rows in the way that upstream matches today.
@@ -197,7 +195,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// Of segments, too, the first rule wins, and not the first segment.
+// The first rule wins, not the first segment that any rule matches.
 func TestSegmentsByRule(t *testing.T) {
 	t.Parallel()
 	rules := []Rule{{Pattern: "^b", Tool: "t"}, {Pattern: "^a", Tool: "t"}}
@@ -243,11 +241,11 @@ func TestInvalidRules(t *testing.T) {
 	for _, test := range []struct{ name, pattern, flags, want string }{
 		{"open group", "^ls(", "", "its pattern is invalid"},
 		{"nothing to repeat", "*x", "", "its pattern is invalid"},
-		{"of another dialect", "(?i)ls", "", "(?i) is said by the rule's flags"},
+		{"of another dialect", "(?i)ls", "", "write (?i) as the rule's flags"},
 		{"atomic group", "(?>ls)", "", "offset 0"},
 		{"10 MB", strings.Repeat("a", 10<<20), "", "the limit is 65536"},
 		{"unknown flag", "ls", "x", `flag 'x' is unknown`},
-		{"flag twice", "ls", "ii", "flag i is there twice"},
+		{"flag twice", "ls", "ii", "flag i is given twice"},
 		{"flag v", "ls", "v", "flag v is not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,7 +271,7 @@ func TestInvalidRules(t *testing.T) {
 	}
 }
 
-// A rule of an absent tool is no rule, by its exact name.
+// A rule counts only if its tool is present, by its exact name.
 func TestTools(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -8,20 +8,23 @@ import (
 	"strings"
 )
 
-// Limits on what is looked at. A script beyond one is TooComplex.
+// Limits on what is looked at. A script beyond one is TooComplex, except for the last two.
+// They allow a MiB of ordinary script, and keep a check of the worst one of 2 MiB within
+// some seconds: see TestBombs.
 const (
-	maxScript = 2 << 20 // bytes, of a script and of all the scripts within it together
+	maxScript = 2 << 20 // bytes of a script, and of all scripts within it together
 	maxDepth  = 200     // levels of nesting, scripts within scripts included
-	maxNodes  = 100_000 // commands and expansions, by the count of what separates them
-	// maxSteps bounds the commands that are looked at, those of a function once
-	// for each call. Nodes alone do not bound them: functions call each other.
+	maxNodes  = 100_000 // commands and expansions, as countNodes counts them
+	// maxSteps bounds the commands that are visited. Those of a function count at
+	// each call: functions that call each other make more commands than there are nodes.
 	maxSteps = 300_000
-	maxArgs  = 2_000_000 // words of those commands, by the same count
-	maxText  = 4 << 10   // bytes of a variable's value; a longer one is not known
-	maxWords = 512       // that braces of one word make; beyond, the word is not known
+	maxArgs  = 2_000_000 // words of these commands
+
+	maxText  = 4 << 10 // bytes of a variable's value; a longer one is not known
+	maxWords = 512     // words that the braces of a word make; with more it is not known
 )
 
-// limit is a limit that a script is beyond.
+// limit is a limit, for the reason of a decision.
 type limit struct {
 	what string
 	most int
@@ -38,21 +41,61 @@ var (
 	errDepth = errors.New("nested too deeply")
 )
 
-// The parser recurses, and a Go stack that overflows ends the process. So its
-// input is handed to it through a reader that looks how deep it is by now.
-// A level takes 6 to 27 of its calls, and 200 levels of the worst, parentheses
-// of arithmetic, about 5,600. Between two looks it can go no deeper than there
-// are bytes, about 3 KiB of stack each: some 25 MiB at worst.
+// budget is what the walk of a script has used up of the limits. All scripts within it
+// and all calls of its functions count.
+type budget struct {
+	steps int
+	words int
+	bytes int
+	over  *limit // the first limit that was reached; nothing more is looked at then
+}
+
+func (b *budget) stop(l *limit) {
+	if b.over == nil {
+		b.over = l
+	}
+}
+
+// step counts a command, and reports whether to go on.
+func (b *budget) step() bool {
+	if b.steps++; b.steps > maxSteps {
+		b.stop(tooBusy)
+	}
+	return b.over == nil
+}
+
+// wordy counts words, and reports whether to go on.
+func (b *budget) wordy(n int) bool {
+	if b.words += n; b.words > maxArgs {
+		b.stop(tooWordy)
+	}
+	return b.over == nil
+}
+
+// spend counts bytes of text that the walk makes, and reports whether to go on.
+func (b *budget) spend(n int) bool {
+	if b.bytes += n; b.bytes > maxScript {
+		b.stop(tooLong)
+	}
+	return b.over == nil
+}
+
+// The parser recurses, and a Go stack that overflows ends the process. So the parser gets
+// its input from a guardedReader, which measures the depth of the stack at each read. A
+// level of nesting takes 6 to 27 calls; 200 levels of the worst, parentheses in
+// arithmetic, take about 5,600. Between two measurements, each byte may add a level of
+// about 3 KiB of stack, which makes 25 MiB at worst.
 const (
 	maxFrames  = 6500
-	frameCheck = 8 << 10 // bytes; looking costs up to a millisecond
+	frameCheck = 8 << 10 // bytes between measurements; one takes up to a millisecond
 )
 
-// guardedReader is an io.Reader over a script for the parser.
+// guardedReader is an io.Reader over a script. It fails with errDepth once the parser that
+// reads from it has recursed too deeply.
 type guardedReader struct {
 	text   string
 	read   int
-	looked int // the value of read at the last look
+	looked int // the value of read at the last measurement
 }
 
 func (r *guardedReader) Read(p []byte) (int, error) {
@@ -71,15 +114,14 @@ func (r *guardedReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// countNodes counts, in one pass over the bytes, what separates commands and
-// begins expansions, outside quotes, comments and here-documents, as well as that
-// can be told without a parser. It is the bound on memory for what is honest;
-// what deceives it is bounded by maxScript, and found out by maxSteps. It stops
-// after most.
+// countNodes counts what separates commands and starts expansions, in one pass over the
+// bytes, and stops after most. It skips quotes, comments and here-documents as well as it
+// can without a parser. It bounds the memory that the parser takes for an ordinary script.
+// A script that is made to deceive it is bounded by maxScript and maxSteps.
 func countNodes(text string, most int) int {
 	n := 0
-	search := 2 * maxScript // bytes that the ends of here-documents are looked for in
-	blank := true           // nothing but spaces since the last separator or line
+	search := 2 * maxScript // bytes left for searching the ends of here-documents
+	blank := true           // only spaces since the last separator or newline
 	for i := 0; i < len(text) && n <= most; i++ {
 		switch c := text[i]; c {
 		case ' ', '\t', '\r':
@@ -113,7 +155,9 @@ func countNodes(text string, most int) int {
 				i = skipANSI(text, i+2)
 			}
 		case '<':
-			if strings.HasPrefix(text[i:], "<<") && !strings.HasPrefix(text[i:], "<<<") {
+			if strings.HasPrefix(text[i:], "<<<") {
+				i += 2
+			} else if strings.HasPrefix(text[i:], "<<") {
 				var inside, looked int
 				i, inside, looked = skipHeredoc(text, i+2, search)
 				search -= looked
@@ -127,7 +171,7 @@ func countNodes(text string, most int) int {
 	return n
 }
 
-// indexFrom is where s is next, or the end of text.
+// indexFrom returns the index of the next s, or the length of text.
 func indexFrom(text, s string, from int) int {
 	if from < len(text) {
 		if i := strings.Index(text[from:], s); i >= 0 {
@@ -137,8 +181,8 @@ func indexFrom(text, s string, from int) int {
 	return len(text)
 }
 
-// skipDouble returns where a double quote ends, and how many expansions there are
-// before.
+// skipDouble returns the index of the closing double quote, and how many expansions there
+// are before it.
 func skipDouble(text string, i int) (end, nodes int) {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -162,9 +206,10 @@ func skipANSI(text string, i int) int {
 	return i
 }
 
-// skipHeredoc returns the last byte of a here-document whose delimiter begins at
-// i, or of the delimiter if the rest of the line has more to say, how many
-// expansions there are in it, and how many bytes were looked at, of those that may.
+// skipHeredoc skips the here-document whose delimiter starts at i. It returns the index of
+// its last byte, or that of the delimiter if the rest of the line starts another
+// here-document; how many expansions it has; and how many bytes it took to find its end,
+// which are at most most.
 func skipHeredoc(text string, i, most int) (end, nodes, looked int) {
 	if most <= 0 {
 		return i - 1, 0, 0

@@ -10,15 +10,15 @@ import (
 type inner struct {
 	text arg
 	via  string
-	kind string // of what is opaque if the text is not known
-	here bool   // it runs in the shell that is there, not in one of its own
-	zero arg    // its $0
-	args []arg  // its positional parameters, if it has a shell of its own
+	kind string // the kind of opaque if the text is not known
+	here bool   // the current shell runs it, as by eval
+	zero arg    // its $0, unless here
+	args []arg  // its positional parameters, unless here
 	in   stream
 }
 
-// shellText walks a script within a script. If it is only partly known, the rest
-// is opaque, and what is known is still looked at.
+// shellText visits a script within a script. If a part of it is not known, that part is
+// opaque, and the rest is still searched for denials.
 func (w *walker) shellText(s inner) {
 	text := s.text.text
 	partly := !s.text.known()
@@ -27,7 +27,7 @@ func (w *walker) shellText(s inner) {
 		w.notKnown(s.kind, s.text.at, quote(text))
 		w.smuggled(s)
 		text = skeleton(s.text)
-	case s.text.byVar && w.shell.surveyed().wild:
+	case s.text.byVar && w.shell.surveyed().anyName:
 		w.notKnown(s.kind, s.text.at, "a variable in "+quote(text)+" may have been set by eval or source")
 	case s.text.parts != nil:
 		text = skeleton(s.text)
@@ -36,8 +36,8 @@ func (w *walker) shellText(s inner) {
 		return
 	}
 	if partly {
-		w.quiet++
-		defer func() { w.quiet-- }()
+		w.silent++
+		defer func() { w.silent-- }()
 	}
 	w.deeper(func() { w.scriptWithin(parse(text), s) })
 }
@@ -50,6 +50,7 @@ func (w *walker) scriptWithin(p *script, s inner) {
 	} else {
 		w.shell = &shell{roots: p.stmts, dir: old.shell.dir, zero: s.zero, args: s.args, argsKnown: true}
 	}
+	w.sources = append(w.sources, source{p, s.text.at})
 	switch {
 	case p.over != nil:
 		w.stop(p.over)
@@ -64,8 +65,12 @@ func (w *walker) scriptWithin(p *script, s inner) {
 	w.context = old
 }
 
-// skeleton is a script whose unknown parts are variables. A home directory is
-// $HOME again.
+// madeAtRunTime stands in a script for a part that is not known. It is an expansion that
+// is never known, whatever the script assigns.
+const madeAtRunTime = "${unknown-}"
+
+// skeleton returns a text for the parser, with madeAtRunTime for its unknown parts and
+// $HOME for a home directory.
 func skeleton(a arg) string {
 	var b strings.Builder
 	for _, p := range a.all() {
@@ -73,7 +78,7 @@ func skeleton(a arg) string {
 		case home:
 			b.WriteString("$HOME")
 		case unknown, split:
-			b.WriteString("${unknown}")
+			b.WriteString(madeAtRunTime)
 		default:
 			b.WriteString(p.text)
 		}
@@ -81,7 +86,7 @@ func skeleton(a arg) string {
 	return b.String()
 }
 
-// smuggled refuses a script that is the output of a download or a decoder.
+// smuggled refuses a script that is the output of a command that downloads or decodes.
 func (w *walker) smuggled(s inner) {
 	for _, p := range s.text.all() {
 		switch n := p.node.(type) {
@@ -95,12 +100,12 @@ func (w *walker) smuggled(s inner) {
 	}
 }
 
-// fetchers are the commands whose output is not to be run unread.
+// fetchers are the commands whose output must not be run unread.
 var fetchers = set(`curl wget nc ncat netcat socat fetch aria2c lynx base64 base32 basenc xxd uudecode openssl
  gpg gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat rev tr tac od hexdump sed awk perl python
  python3 ruby node php jq dig host ssh scp ftp`)
 
-// fetches tells whether a command that downloads or decodes is among them.
+// fetches reports whether the statements name one of fetchers.
 func fetches(list []*syntax.Stmt) bool {
 	found := false
 	visit(list, func(n syntax.Node, _ int) bool {
@@ -114,7 +119,7 @@ func fetches(list []*syntax.Stmt) bool {
 	return found
 }
 
-// stdinScript walks the script that a shell reads from its standard input.
+// stdinScript visits the script that a shell reads from its standard input.
 func (w *walker) stdinScript(via string, in stream, args []arg) {
 	if !in.set {
 		return
@@ -130,7 +135,7 @@ func (w *walker) stdinScript(via string, in stream, args []arg) {
 	w.shellText(inner{text: text, via: via, kind: opaqueStdin, args: args})
 }
 
-// joined makes one text of words, as eval and ssh do.
+// joined joins words with spaces, as eval and ssh do.
 func joined(args []arg) arg {
 	var parts []part
 	byVar := false
@@ -150,8 +155,8 @@ func joined(args []arg) arg {
 	return a
 }
 
-// splitWords splits text into words by blanks, quotes and backslashes, as
-// env -S and git's aliases have it. What begins with $ is not known.
+// splitWords splits text into words at blanks, with quotes and backslashes, as env -S and
+// git's aliases do. A $ is not known.
 func splitWords(text string, at int) []arg {
 	b := words{at: at}
 	var run []byte

@@ -7,14 +7,14 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// oddCharacters looks at the characters of a command outside quotes. Bash takes
-// most odd ones for letters, and people for spaces or for nothing; the parser has
-// its own mind about a carriage return. Such a command is looked at as it looks,
-// too.
+// oddCharacters looks at the characters of a command outside quotes. Bash takes most odd
+// ones for letters, but a person sees a space, another letter or nothing; and the parser
+// and bash differ on a carriage return. If a command has any, what a person sees is
+// searched for denials too.
 func (w *walker) oddCharacters(c *syntax.CallExpr, args []arg, in stream) {
 	end := int(c.End().Offset())
 	start := int(c.Pos().Offset())
-	// A carriage return before the newline is part of the last word for bash.
+	// For bash, a carriage return before the newline is a part of the last word.
 	if start > end || end > len(w.text) || plainText(w.text[start:min(end+1, len(w.text))]) {
 		return
 	}
@@ -41,14 +41,14 @@ func (w *walker) oddCharacters(c *syntax.CallExpr, args []arg, in stream) {
 	}
 	if len(looks) > 0 {
 		node := w.node
-		w.quiet++
-		w.argv(looks, in)
-		w.quiet--
+		w.silently(func() {
+			w.argv(looks, in)
+		})
 		w.node = node
 	}
 }
 
-// outside is the source between the words of a command.
+// outside returns the source between the words of a command.
 func outside(w *walker, c *syntax.CallExpr) string {
 	var b strings.Builder
 	end := int(c.Pos().Offset())
@@ -57,7 +57,8 @@ func outside(w *walker, c *syntax.CallExpr) string {
 			b.WriteString(w.text[end:start])
 		}
 		end = int(word.End().Offset())
-		// The parser drops it before a newline, and has it in the word's place.
+		// The parser drops a carriage return before a newline, but counts it as a part
+		// of the word's extent.
 		if end > 0 && end <= len(w.text) && w.text[end-1] == '\r' {
 			b.WriteByte('\r')
 		}
@@ -68,7 +69,7 @@ func outside(w *walker, c *syntax.CallExpr) string {
 	return b.String()
 }
 
-// plainText tells whether text is ASCII without control characters.
+// plainText reports whether text is ASCII without control characters.
 func plainText(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 0x7f || c < ' ' && c != '\t' && c != '\n' {
@@ -78,8 +79,8 @@ func plainText(text string) bool {
 	return true
 }
 
-// hasOdd tells whether text has a character that does not look like what it is.
-// Letters are odd only in a command's name, and only if all of it looks ASCII.
+// hasOdd reports whether text has a character that looks like another or like none. A
+// letter is odd only in a command's name, and only if all of the name looks like ASCII.
 func hasOdd(text string, name bool) bool {
 	letters, ascii := false, true
 	for _, r := range text {
@@ -96,17 +97,17 @@ func hasOdd(text string, name bool) bool {
 	return name && letters && ascii
 }
 
-// oddSpace tells whether a character looks like a space and is none to bash.
+// oddSpace reports whether a character looks like a space, but is not one to bash.
 func oddSpace(r rune) bool {
 	return r == '\r' || r == '\v' || r == '\f' || r > 0x7f && unicode.IsSpace(r) || r == 0x2800 || r == 0x3164 || r == 0x115f || r == 0x1160 || r == 0xffa0
 }
 
-// invisible tells whether a character is not seen at all.
+// invisible reports whether a character cannot be seen.
 func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Variation_Selector, r) || unicode.IsControl(r) || r == 0x34f
 }
 
-// lookalikes are letters of other scripts, and the ASCII letters they look like.
+// lookalikes maps letters of other alphabets to the ASCII letters that they look like.
 var lookalikes = map[rune]rune{
 	// Cyrillic
 	'а': 'a', 'с': 'c', 'ԁ': 'd', 'е': 'e', 'һ': 'h', 'і': 'i', 'ј': 'j', 'к': 'k', 'ӏ': 'l', 'м': 'm', 'о': 'o', 'р': 'p', 'ԛ': 'q',
@@ -120,8 +121,8 @@ var lookalikes = map[rune]rune{
 	'‐': '-', '‑': '-', '‒': '-', '–': '-', '—': '-', '−': '-', '⁄': '/', '∕': '/', '⧸': '/',
 }
 
-// asItLooks returns the ASCII character that one looks like: itself if none, and
-// -1 for one that is not seen.
+// asItLooks returns the ASCII character that a character looks like, the character itself
+// if there is none, and -1 if it cannot be seen.
 func asItLooks(r rune) rune {
 	switch {
 	case r < 0x80:

@@ -24,14 +24,14 @@ func CheckNames() []string { return []string{checkAdd, checkPush, checkRm} }
 // SetNames returns the further sets of safety rules.
 func SetNames() []string { return []string{setGit, setExec, setEnv, setDecode, setDisk} }
 
-// rule is a safety rule as data. What it matches is in the code that names it.
+// rule describes a safety rule. Code that refers to its id decides what it refuses.
 type rule struct {
 	set  string // "" for a check
 	id   string
 	what string // what it refuses, in the plural
 	// hint is what to do instead, a sentence.
 	hint string
-	// message, if not "", is said in the place of what and hint.
+	// message, if not "", replaces the text that what and hint make.
 	message string
 }
 
@@ -42,10 +42,11 @@ func (r rule) text() string {
 	return "permission denied: " + r.what + " are not allowed. " + r.hint
 }
 
-// The messages of the three checks are part of the contract, to the letter.
+// safetyRules are all safety rules. The messages of the three checks are part of the
+// contract, to the letter.
 var safetyRules = []rule{
 	{
-		id: checkAdd, what: "git add of everything there is",
+		id: checkAdd, what: "git add of everything",
 		message: "permission denied: blind git add commands (git add -A, git add ., git add --all, git add *) are not allowed, specify files explicitly",
 	},
 	{
@@ -60,7 +61,7 @@ var safetyRules = []rule{
 	{set: setGit, id: "reset", what: "git resets that discard changes (git reset --hard, git read-tree --reset)", hint: "Keep the changes with git stash, or use git reset --keep"},
 	{set: setGit, id: "checkout", what: "checkouts that discard changes (git checkout -- ., git checkout -f, git switch -f)", hint: "Keep the changes with git stash, or name the one file to check out"},
 	{set: setGit, id: "restore", what: "git restores of a whole directory", hint: "Name the files to restore, or keep the changes with git stash"},
-	{set: setGit, id: "clean", what: "git cleans that delete untracked files", hint: "List them with git clean -n and remove by name what must go"},
+	{set: setGit, id: "clean", what: "git cleans that delete untracked files", hint: "List them with git clean -n, and remove by name what must go"},
 	{set: setGit, id: "stash", what: "deletions of stashed changes (git stash drop, git stash clear)", hint: "Use git stash apply, which keeps them"},
 	{set: setGit, id: "branch", what: "forced changes of branches (git branch -D, -f, -M)", hint: "Use git branch -d, which refuses to lose commits"},
 	{set: setGit, id: "refs", what: "changes of references that lose commits (git update-ref -d, git reflog expire, git gc --prune=now)", hint: "Leave the references and the reflog as they are"},
@@ -88,10 +89,10 @@ var safetyRules = []rule{
 	{set: setDisk, id: "empty", what: "commands that empty or overwrite a file without looking (: > f, tee f, cp /dev/null f, truncate -s 0, ln -sf)", hint: "Write a new file, or append with >> or tee -a"},
 	{set: setDisk, id: "shred", what: "commands that erase files or disks beyond recovery (shred, mkfs, wipefs, dd of=/dev/…)", hint: "Remove single files by name with rm"},
 	{set: setDisk, id: "mass-delete", what: "deletions of whole trees (find / -delete, xargs rm -rf, rsync --delete, chmod -R on /)", hint: "List what would go, and remove it by name"},
-	{set: setDisk, id: "remote", what: "deletions of remote data (aws s3 rm, gh api -X DELETE, DROP TABLE, kubectl delete and such)", hint: "Say what should be deleted and let a person do it"},
+	{set: setDisk, id: "remote", what: "deletions of remote data (aws s3 rm, gh api -X DELETE, DROP TABLE, kubectl delete and such)", hint: "Say what should be deleted, and let a person do it"},
 }
 
-// opaqueKinds says what cannot be known, and how to write it plainly.
+// opaqueKinds are the reasons why a script is opaque, and how to write it otherwise.
 var opaqueKinds = []rule{
 	{id: opaqueName, what: "the command's name is made when the script runs", hint: "Write the command's name out"},
 	{id: opaqueEval, what: "the text that eval runs is made when the script runs", hint: "Write the command out, without eval"},
@@ -99,7 +100,7 @@ var opaqueKinds = []rule{
 	{id: opaqueStdin, what: "a shell reads its script from what cannot be known", hint: "Save the script to a file, read it, and run the file"},
 	{id: opaqueSource, what: "a file's commands are run in this shell", hint: "Run the file as a script of its own, or write its commands out"},
 	{id: opaqueParse, what: "the script cannot be parsed", hint: "Write it in plain bash"},
-	{id: opaqueOption, what: "an option is not known, so that the command after it cannot be told", hint: "Run the command without the option, or by itself"},
+	{id: opaqueOption, what: "an option is not known, so that the command after it cannot be found", hint: "Run the command without the option, or by itself"},
 	{id: opaqueGit, what: "the git subcommand is not one of git's own", hint: "Write out the git command that the alias stands for"},
 	{id: opaqueOperands, what: "what is removed is made when the script runs", hint: "List it first, and name what is to be removed"},
 	{id: opaqueBraces, what: "the braces make too many words to look at", hint: "Write fewer words at once"},
@@ -107,6 +108,7 @@ var opaqueKinds = []rule{
 	{id: opaqueHistory, what: "a command is taken from the shell's history", hint: "Write the command out"},
 	{id: opaqueDeferred, what: "a command for later is made when the script runs", hint: "Write the command out"},
 	{id: opaqueFault, what: "the policy itself has failed on the script", hint: "Report this, and write the script in another way"},
+	{id: opaqueEvaluated, what: "a text that is evaluated may hold a command", hint: "Write the command out, and evaluate numbers only"},
 	{id: opaqueInterpreter, what: "a program's text is run by an interpreter that is not looked into", hint: "Save the program to a file and run the file"},
 }
 
@@ -124,14 +126,15 @@ const (
 	opaqueCharacter   = "opaque/odd-character"
 	opaqueHistory     = "opaque/history"
 	opaqueDeferred    = "opaque/deferred"
+	opaqueEvaluated   = "opaque/evaluated"
 	opaqueInterpreter = "opaque/interpreter"
 	opaqueFault       = "opaque/fault"
 
-	// tooComplexID is the rule of a decision about a script beyond a limit.
+	// tooComplexID is the rule in a decision about a script that is beyond a limit.
 	tooComplexID = "opaque/too-complex"
 )
 
-// ruleID is how a decision names a rule.
+// ruleID returns the id of a rule in decisions.
 func (r rule) ruleID() string {
 	if r.set == "" {
 		return r.id
@@ -139,18 +142,18 @@ func (r rule) ruleID() string {
 	return r.set + "/" + r.id
 }
 
-// RuleInfo says what a rule is about.
+// RuleInfo describes a rule.
 type RuleInfo struct {
 	Layer Layer  `json:"layer"`
-	Set   string `json:"set"` // "" for the checks of contract modes and for what is opaque
+	Set   string `json:"set"` // "" for the checks of contract modes and for reasons to be opaque
 	ID    string `json:"id"`
 	Text  string `json:"text"` // what it refuses, or what cannot be known
-	// Message is what the agent is told.
+	// Message is the text for the agent.
 	Message string `json:"message"`
 }
 
-// RuleInfos returns all safety rules, those of the checks first and then those of
-// the sets in the order of SetNames.
+// RuleInfos returns all safety rules: those of the checks, and then those of the sets, in
+// the order of SetNames.
 func RuleInfos() []RuleInfo { return infos(safetyRules) }
 
 // OpaqueInfos returns the reasons why a script is opaque.
@@ -185,7 +188,7 @@ func byID(rules []rule) map[string]rule {
 	return m
 }
 
-// enabledRules is the ids of the rules that checks and sets switch on.
+// enabledRules returns the ids of the rules that checks and sets switch on.
 func enabledRules(checks, sets []string) map[string]bool {
 	on := map[string]bool{}
 	for _, r := range safetyRules {

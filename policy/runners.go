@@ -2,13 +2,14 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // env looks at the variables that env sets and at the command it runs.
-func (w *walker) env(name string, args []arg, in stream) {
+func (c call) env() {
 	wr := wrappers["env"]
-	words := args[1:]
+	words := c.args[1:]
 	const most = 8 // -S within -S
 	for range most {
 		if len(words) > 0 && words[0].is("-") {
@@ -18,27 +19,27 @@ func (w *walker) env(name string, args []arg, in stream) {
 		o := wr.parse(words)
 		text, ok := o.get("S", "split-string")
 		if !ok {
-			w.unwrap(name, wr, append([]arg{args[0]}, words...), in)
+			c.with(words).unwrap(wr)
 			return
 		}
 		if text.parts != nil {
-			w.notKnown(opaqueShell, args[0].at, "env -S "+quote(text.text))
-			w.scan(append([]arg{args[0]}, splitWords(skeleton(text), text.at)...))
+			c.unclear(opaqueShell, "env -S "+quote(text.text))
+			c.scan(append([]arg{c.args[0]}, splitWords(skeleton(text), text.at)...))
 			return
 		}
 		words = append(splitWords(text.text, text.at), o.rest...)
 	}
-	w.notKnown(opaqueOption, args[0].at, "env -S")
+	c.unclear(opaqueOption, "env -S")
 }
 
 // su looks at su -c text, and at runuser -u user command.
-func (w *walker) su(name string, args []arg, in stream) {
+func (c call) su() {
 	o := grammar{
 		short: "flmpPTc:g:G:s:u:w:",
 		long:  "fast login preserve-environment pty no-pty command= session-command= group= supp-group= shell= user= whitelist-environment=",
-	}.permuted(args[1:])
+	}.permuted(c.args[1:])
 	if o.unknown != "" {
-		w.notKnown(opaqueOption, args[0].at, name+" "+quote(o.unknown))
+		c.unclear(opaqueOption, c.name+" "+quote(o.unknown))
 	}
 	text, ok := o.get("c", "command", "session-command")
 	rest := o.rest
@@ -47,26 +48,26 @@ func (w *walker) su(name string, args []arg, in stream) {
 	}
 	switch {
 	case ok:
-		w.shellText(inner{text: text, via: name + " -c", kind: opaqueShell, in: in})
-	case name == "runuser" && given(o, "u user"):
-		w.reached(name, func() { w.argv(w.environment(rest), in) })
+		c.shellText(inner{text: text, via: c.name + " -c", kind: opaqueShell, in: c.in})
+	case c.name == "runuser" && given(o, "u user"):
+		c.reached(c.name, func() { c.argv(c.environment(rest), c.in) })
 	default:
 		if len(rest) > 0 {
-			rest = rest[1:] // the user; the shell has the other words
+			rest = rest[1:] // the user; the shell gets the other words
 		}
-		w.reached(name, func() { w.argv(append([]arg{lit("sh", args[0].at)}, rest...), in) })
+		c.reached(c.name, func() { c.argv(append([]arg{lit("sh", c.at())}, rest...), c.in) })
 	}
 }
 
 // flock looks at flock file command, and flock file -c text.
-func (w *walker) flock(name string, args []arg, in stream) {
+func (c call) flock() {
 	g := grammar{
 		short: "sxenoFuvw:E:c:",
 		long:  "shared exclusive nonblock nb unlock close no-fork timeout= wait= conflict-exit-code= command= verbose",
 	}
-	o := g.parse(args[1:])
+	o := g.parse(c.args[1:])
 	if text, ok := o.get("c", "command"); ok {
-		w.shellText(inner{text: text, via: "flock -c", kind: opaqueShell, in: in})
+		c.shellText(inner{text: text, via: "flock -c", kind: opaqueShell, in: c.in})
 	}
 	if len(o.rest) < 2 {
 		return
@@ -74,45 +75,45 @@ func (w *walker) flock(name string, args []arg, in stream) {
 	rest := o.rest[1:]
 	if rest[0].is("-c") || rest[0].is("--command") {
 		if len(rest) > 1 {
-			w.shellText(inner{text: rest[1], via: "flock -c", kind: opaqueShell, in: in})
+			c.shellText(inner{text: rest[1], via: "flock -c", kind: opaqueShell, in: c.in})
 		}
 		return
 	}
-	w.reached(name, func() { w.argv(rest, in) })
+	c.reached(c.name, func() { c.argv(rest, c.in) })
 }
 
-// script_ looks at script -c text file, and at script file command.
-func (w *walker) script_(name string, args []arg, in stream) {
+// typescript looks at script -c text file, and at script file command.
+func (c call) typescript() {
 	o := grammar{
 		short: "aefqrt?c:I:O:B:T:m:o:E:",
 		long:  "append command= echo= force flush log-in= log-out= log-io= log-timing= logging-format= output-limit= quiet return timing?",
-	}.permuted(args[1:])
+	}.permuted(c.args[1:])
 	if text, ok := o.get("c", "command"); ok {
-		w.shellText(inner{text: text, via: "script -c", kind: opaqueShell, in: in})
+		c.shellText(inner{text: text, via: "script -c", kind: opaqueShell, in: c.in})
 		return
 	}
 	if len(o.rest) > 1 {
-		w.reached(name, func() { w.argv(o.rest[1:], in) })
+		c.reached(c.name, func() { c.argv(o.rest[1:], c.in) })
 		return
 	}
-	w.reached(name, func() { w.argv([]arg{lit("sh", args[0].at)}, in) })
+	c.reached(c.name, func() { c.argv([]arg{lit("sh", c.at())}, c.in) })
 }
 
 // coreutils looks at coreutils --coreutils-prog=rm -rf /.
-func (w *walker) coreutils(name string, args []arg, in stream) {
-	if len(args) < 2 {
+func (c call) coreutils() {
+	if len(c.args) < 2 {
 		return
 	}
-	rest := args[1:]
+	rest := c.args[1:]
 	if key, program, ok := rest[0].cut("="); ok && strings.HasPrefix(key, "--coreutils-prog") {
 		rest = append([]arg{program}, rest[1:]...)
 	} else if rest[0].is("--coreutils-prog") || rest[0].is("--coreutils-prog-shebang") {
 		rest = rest[1:]
 	}
-	w.reached(name, func() { w.argv(rest, in) })
+	c.reached(c.name, func() { c.argv(rest, c.in) })
 }
 
-// xargsGrammar is that of GNU's xargs.
+// xargsGrammar is the grammar of GNU's xargs.
 var xargsGrammar = grammar{
 	short: "0oprtxe?i?l?a:d:E:I:J:R:L:n:P:s:S:",
 	long: "null arg-file= delimiter= eof? replace? max-lines? max-args= max-procs= max-chars= interactive no-run-if-empty open-tty" +
@@ -120,11 +121,11 @@ var xargsGrammar = grammar{
 }
 
 // xargs looks at the command that xargs runs with words of its input.
-func (w *walker) xargs(name string, args []arg, in stream) {
-	o := xargsGrammar.parse(args[1:])
+func (c call) xargs() {
+	o := xargsGrammar.parse(c.args[1:])
 	if o.unknown != "" {
-		w.notKnown(opaqueOption, args[0].at, name+" "+quote(o.unknown))
-		w.scan(args)
+		c.unclear(opaqueOption, c.name+" "+quote(o.unknown))
+		c.scan(c.args)
 	}
 	if len(o.rest) == 0 {
 		return
@@ -133,33 +134,50 @@ func (w *walker) xargs(name string, args []arg, in stream) {
 	if isReplace && replace.text == "" {
 		replace = lit("{}", 0)
 	}
-	items, known := w.xargsItems(o, in, isReplace)
+	items, known := c.xargsItems(o, c.in, isReplace)
 	if !known {
-		items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: args[0].at}}
-		w.removes(name, o.rest)
-		if command, _ := commandName(o.rest[0]); in.pipe && shells[command] && o.rest[len(o.rest)-1].is("-c") {
-			w.deny(setDecode+"/pipe", args[0].at, name+" "+command+" -c runs "+quote(w.read(in).text))
+		items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: c.at()}}
+		c.removes(c.name, o.rest)
+		if command, _ := commandName(o.rest[0]); c.in.pipe && shells[command] && o.rest[len(o.rest)-1].is("-c") {
+			c.refuse(setDecode+"/pipe", c.name+" "+command+" -c runs "+quote(c.read(c.in).text))
 		}
 	}
-	if len(items) == 0 {
-		return
+	if len(items) == 0 && (isReplace || given(o, "r no-run-if-empty")) {
+		return // without -r, GNU's xargs runs the command once without them
 	}
-	w.reached(name, func() {
+	c.reached(c.name, func() {
 		if !isReplace {
-			w.argv(append(slices.Clone(o.rest), items...), stream{})
+			for _, some := range xargsChunks(o, items) {
+				c.argv(append(slices.Clone(o.rest), some...), stream{})
+			}
 			return
 		}
-		const most = 64 // lines of known input; what is beyond is not looked at one by one
+		const most = 64 // lines of input that are looked at one by one
 		if len(items) > most {
-			items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: args[0].at}}
+			items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: c.at()}}
 		}
 		for _, item := range items {
-			w.argv(replaced(o.rest, replace.text, item), stream{})
+			c.argv(replaced(o.rest, replace.text, item), stream{})
 		}
 	})
 }
 
-// xargsItems is the words or lines that xargs reads, if they are known.
+// xargsChunks returns the words that xargs adds to each call of its command.
+func xargsChunks(o options, items []arg) [][]arg {
+	if n, ok := o.get("n", "max-args"); ok {
+		most, err := strconv.Atoi(n.text)
+		const calls = 64 // calls that are looked at one by one
+		if err == nil && most > 0 && len(items) <= calls*most && len(items) > 0 {
+			return slices.Collect(slices.Chunk(items, most))
+		}
+	}
+	if len(items) > 1 && given(o, "n max-args L l max-lines s max-chars") {
+		return [][]arg{{{text: "…", parts: []part{{kind: split, text: "…"}}, at: items[0].at}}}
+	}
+	return [][]arg{items}
+}
+
+// xargsItems returns the words or lines that xargs reads, if they are known.
 func (w *walker) xargsItems(o options, in stream, lines bool) ([]arg, bool) {
 	if !in.set || given(o, "a arg-file e eof E") {
 		return nil, false
@@ -169,11 +187,14 @@ func (w *walker) xargsItems(o options, in stream, lines bool) ([]arg, bool) {
 		return nil, false
 	}
 	text, at := skeleton(input), input.at
+	if text == "" {
+		return nil, true
+	}
 	d, delimited := o.get("d", "delimiter")
 	var items []string
 	switch {
 	case given(o, "0 null"):
-		items = strings.Split(text, "\x00")
+		items = strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 	case delimited:
 		items = strings.Split(strings.TrimSuffix(text, "\n"), unescapeANSI(d.text))
 	case lines:
@@ -188,7 +209,7 @@ func (w *walker) xargsItems(o options, in stream, lines bool) ([]arg, bool) {
 	return out, true
 }
 
-// replaced is words in which a text stands for another word.
+// replaced returns words in which mark is replaced by another word.
 func replaced(args []arg, mark string, by arg) []arg {
 	if mark == "" {
 		return args
@@ -222,7 +243,7 @@ func replaced(args []arg, mark string, by arg) []arg {
 	return out
 }
 
-// removes says that a forced, recursive rm is given names that are not known.
+// removes refuses a forced, recursive rm whose operands are not known.
 func (w *walker) removes(name string, args []arg) {
 	inner := args
 	if o := wrappers["sudo"].parse(args[1:]); args[0].is("sudo") && len(o.rest) > 0 {
@@ -238,28 +259,28 @@ func (w *walker) removes(name string, args []arg) {
 	}
 }
 
-// find looks at what find runs for each file.
-func (w *walker) find(name string, args []arg, in stream) {
-	ruleFind(w, args)
-	for i := 1; i < len(args); i++ {
-		text, ok := args[i].literal()
+// find looks at the commands that find runs for each file.
+func (c call) find() {
+	ruleFind(c)
+	for i := 1; i < len(c.args); i++ {
+		text, ok := c.args[i].literal()
 		if !ok || text != "-exec" && text != "-execdir" && text != "-ok" && text != "-okdir" {
 			continue
 		}
 		start := i + 1
 		end := start
-		for end < len(args) && !args[end].is(";") && !(args[end].is("+") && args[end-1].is("{}")) {
+		for end < len(c.args) && !c.args[end].is(";") && !(c.args[end].is("+") && c.args[end-1].is("{}")) {
 			end++
 		}
-		file := arg{text: "{}", parts: []part{{kind: unknown, text: "{}"}}, at: args[i].at}
+		file := arg{text: "{}", parts: []part{{kind: unknown, text: "{}"}}, at: c.args[i].at}
 		if end > start {
-			w.reached(name+" "+text, func() { w.argv(replaced(args[start:end], "{}", file), stream{}) })
+			c.reached(c.name+" "+text, func() { c.argv(replaced(c.args[start:end], "{}", file), stream{}) })
 		}
 		i = end
 	}
 }
 
-// parallelGrammar is the most used of GNU parallel's options.
+// parallelGrammar has the most common options of GNU parallel.
 var parallelGrammar = grammar{
 	short: "0kmXqtvurxj:P:N:n:L:I:S:a:d:C:s:E:l:i?J:",
 	long: "null keep-order xargs quote verbose ungroup no-run-if-empty jobs= max-procs= max-args= max-replace-args= arg-file= delimiter= colsep= replace=" +
@@ -268,12 +289,12 @@ var parallelGrammar = grammar{
 		" max-lines? max-chars= basefile= return= cleanup transfer no-notice silent nonall onall plain profile= trim= record-env session use-cpus-instead-of-cores use-cores-instead-of-threads",
 }
 
-// parallel looks at the command that parallel gives to a shell for each argument.
-func (w *walker) parallel(name string, args []arg, in stream) {
-	o := parallelGrammar.parse(args[1:])
+// parallel looks at the command that parallel passes to a shell for each argument.
+func (c call) parallel() {
+	o := parallelGrammar.parse(c.args[1:])
 	if o.unknown != "" {
-		w.notKnown(opaqueOption, args[0].at, name+" "+quote(o.unknown))
-		w.scan(args)
+		c.unclear(opaqueOption, c.name+" "+quote(o.unknown))
+		c.scan(c.args)
 	}
 	template, values, listed := cutArgs(o.rest)
 	if given(o, "dry-run dryrun pipe") {
@@ -281,19 +302,19 @@ func (w *walker) parallel(name string, args []arg, in stream) {
 	}
 	if len(template) == 0 {
 		if !listed {
-			w.stdinScript(name, in, nil)
+			c.stdinScript(c.name, c.in, nil)
 		}
 		for _, v := range values {
-			w.shellText(inner{text: v, via: name, kind: opaqueShell})
+			c.shellText(inner{text: v, via: c.name, kind: opaqueShell})
 		}
 		return
 	}
 	if !listed {
-		if known, ok := w.xargsItems(options{}, in, true); ok {
+		if known, ok := c.xargsItems(options{}, c.in, true); ok {
 			values = known
 		} else {
-			w.removes(name, template)
-			values = []arg{{text: "…", parts: []part{{kind: unknown, text: "…"}}, at: args[0].at}}
+			c.removes(c.name, template)
+			values = []arg{{text: "…", parts: []part{{kind: unknown, text: "…"}}, at: c.at()}}
 		}
 	}
 	const most = 64
@@ -302,12 +323,12 @@ func (w *walker) parallel(name string, args []arg, in stream) {
 		if !strings.Contains(joined(template).text, "{") {
 			words = append(slices.Clone(template), v)
 		}
-		w.shellText(inner{text: shellQuoted(words, v), via: name, kind: opaqueShell})
+		c.shellText(inner{text: shellQuoted(words, v), via: c.name, kind: opaqueShell})
 	}
 }
 
-// shellQuoted is the script that parallel makes: its template as it is, and the
-// values quoted. One that is not known stays one word.
+// shellQuoted returns the script that parallel makes of its template and a value, which it
+// quotes: a value that is not known stays one word.
 func shellQuoted(words []arg, value arg) arg {
 	a := joined(words)
 	if value.known() {
@@ -334,35 +355,35 @@ func cutArgs(args []arg) (template, values []arg, listed bool) {
 	return args, nil, false
 }
 
-// at looks at what at and batch read: a script for sh.
-func (w *walker) at(name string, args []arg, in stream) {
-	o := grammar{short: "Vlbdvmrcf:q:t:"}.parse(args[1:])
+// batch looks at what at and batch read: a script for sh.
+func (c call) batch() {
+	o := grammar{short: "Vlbdvmrcf:q:t:"}.parse(c.args[1:])
 	if given(o, "l d r c V f") {
 		return
 	}
-	w.stdinScript(name, in, nil)
+	c.stdinScript(c.name, c.in, nil)
 }
 
-// terminal looks for scripts among what tmux and screen are given. Keys that are
-// sent one by one are not put together.
-func (w *walker) terminal(name string, args []arg, _ stream) {
-	w.quiet++
-	for _, a := range args[1:] {
-		if strings.Contains(a.text, " ") {
-			w.shellText(inner{text: a, via: name, kind: opaqueShell})
+// terminal looks for scripts among the words of tmux and screen. It does not put keys
+// together that are sent one by one.
+func (c call) terminal() {
+	c.silently(func() {
+		for _, a := range c.args[1:] {
+			if strings.Contains(a.text, " ") {
+				c.shellText(inner{text: a, via: c.name, kind: opaqueShell})
+			}
 		}
-	}
-	w.quiet--
-	w.scan(args)
+	})
+	c.scan(c.args)
 }
 
-// split_ looks at split --filter=text.
-func (w *walker) split_(name string, args []arg, _ stream) {
+// splitFilter looks at split --filter=text.
+func (c call) splitFilter() {
 	o := grammar{
 		short: "a:b:C:d?en:l:t:ux?",
 		long:  "suffix-length= additional-suffix= bytes= line-bytes= numeric-suffixes? hex-suffixes? elide-empty-files filter= lines= number= separator= unbuffered verbose",
-	}.permuted(args[1:])
+	}.permuted(c.args[1:])
 	if text, ok := o.get("filter"); ok {
-		w.shellText(inner{text: text, via: name + " --filter", kind: opaqueShell, args: nil})
+		c.shellText(inner{text: text, via: c.name + " --filter", kind: opaqueShell, args: nil})
 	}
 }

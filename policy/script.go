@@ -10,21 +10,21 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// script is a text as the parser sees it: the same for the safety rules, for the
-// interceptor's segments and for what is told of it.
+// script is a parsed text. The safety rules, the interceptor's segments and explanations
+// use the same one.
 type script struct {
 	text  string
 	stmts []*syntax.Stmt
-	over  *limit // a limit that it is beyond; there are then no stmts
-	// broken is why the text cannot be parsed to its end; stmts are those before.
-	// Bash runs a script line by line, so that they would run.
+	over  *limit // a limit that the text is beyond; then there are no stmts
+	// broken says why the text cannot be parsed to its end. stmts are the statements
+	// before that place, which bash would run: it reads a script line by line.
 	broken   error
 	brokenAt int
 }
 
-var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant(syntax.LangBash)) }}
+var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)) }}
 
-// parse never fails: what cannot be parsed is said in the script.
+// parse parses a text. The result says if the text cannot be parsed.
 func parse(text string) (s *script) {
 	s = &script{text: text}
 	if len(text) > maxScript {
@@ -35,14 +35,29 @@ func parse(text string) (s *script) {
 		s.over = tooMany
 		return s
 	}
+	src := decodable(text)
+	if c := suspects(src); len(c.ends) > 0 || c.glue {
+		s.readComments(src, c)
+	} else {
+		s.read(src)
+	}
+	if at, err := misread(src); err != nil && s.over == nil && s.broken == nil {
+		s.broken, s.brokenAt = err, at
+	}
+	return s
+}
+
+// read parses a text.
+func (s *script) read(src string) {
 	p := parsers.Get().(*syntax.Parser)
+	s.stmts, s.broken = nil, nil
 	defer func() {
-		// A parser that panics is one that cannot parse this. It is not used again.
+		// The parser cannot parse this. It is not used again.
 		if r := recover(); r != nil {
 			s.stmts, s.broken = nil, errors.New("the parser gave up")
 		}
 	}()
-	for stmt, err := range p.StmtsSeq(&guardedReader{text: decodable(text)}) {
+	for stmt, err := range p.StmtsSeq(&guardedReader{text: src}) {
 		if err != nil {
 			s.fail(err)
 			break
@@ -50,7 +65,6 @@ func parse(text string) (s *script) {
 		s.stmts = append(s.stmts, stmt)
 	}
 	parsers.Put(p)
-	return s
 }
 
 func (s *script) fail(err error) {
@@ -67,8 +81,8 @@ func (s *script) fail(err error) {
 	}
 }
 
-// decodable returns the text with every byte that is not UTF-8 made an
-// underscore: bash takes such bytes as any other, and the parser refuses them.
+// decodable replaces every byte that is not UTF-8 by an underscore: the parser refuses such
+// bytes, and for bash they are like letters.
 func decodable(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -87,9 +101,9 @@ func decodable(text string) string {
 	return b.String()
 }
 
-// segments is the text of every simple command of the script's own lists, in
-// order, but of those that read from a pipe: a text that begins with assignments is
-// there again without them. What is in groups, loops and substitutions is not.
+// segments returns the text of every simple command of the script's own lists, in order,
+// except those that read from a pipe. A text that begins with assignments is returned with
+// and without them. Commands in groups, loops and substitutions are left out.
 func (s *script) segments() []segment {
 	if s.over != nil {
 		return nil
@@ -98,13 +112,13 @@ func (s *script) segments() []segment {
 	add := func(out []segment, start, end int) []segment {
 		text := strings.TrimLeftFunc(s.text[start:end], isSpace)
 		start = end - len(text)
-		return append(out, segment{text: strings.TrimRightFunc(text, isSpace), pos: lines.position(start)})
+		return append(out, segment{text: strings.TrimRightFunc(text, isSpace), pos: lines.position(start)}.withoutSinks())
 	}
 	type part struct {
 		stmt  *syntax.Stmt
 		piped bool // it reads from a pipe
 	}
-	var todo []part // the next is the last; a list may be too long to recurse
+	var todo []part // a stack; a list may be too long to recurse
 	for _, stmt := range slices.Backward(s.stmts) {
 		todo = append(todo, part{stmt: stmt})
 	}
@@ -130,8 +144,8 @@ func (s *script) segments() []segment {
 	return out
 }
 
-// span is where a simple command is in its text, redirections included and
-// bodies of here-documents not.
+// span returns the extent of a simple command in its text, with its redirections and
+// without the bodies of here-documents.
 func span(s *syntax.Stmt) (start, end int) {
 	start, end = int(s.Cmd.Pos().Offset()), int(s.Cmd.End().Offset())
 	for _, r := range s.Redirs {
@@ -141,7 +155,7 @@ func span(s *syntax.Stmt) (start, end int) {
 	return start, end
 }
 
-// lineIndex is where the lines of a text begin.
+// lineIndex holds the offsets of the lines of a text.
 type lineIndex []int
 
 func indexLines(text string) lineIndex {

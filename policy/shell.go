@@ -6,44 +6,44 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shell is what is known of one shell at a point of what it runs.
+// shell is what is known of a shell at a point of its script.
 type shell struct {
-	roots []*syntax.Stmt // all that it runs
-	names *names         // of roots; nil until needed
+	roots []*syntax.Stmt // the statements that it runs
+	names *names         // what roots assign; nil until needed
 
-	// vars are the constant values that were assigned where what follows cannot
-	// run without it. They count only for names that are assigned once.
+	// vars are the constant values that were assigned before this point on every way to
+	// it. They count only for names that are assigned in one place.
 	vars map[string][]part
-	set  []string // the names in vars, in the order they were set
+	set  []string // the names in vars, in the order of their assignments
 
 	funcs   map[string]*function
-	defined []*function // all that ever were in funcs
+	defined []*function // all functions that were in funcs at some time
 	aliases map[string]string
 	dir     string // the working directory, cleaned; ~ is home, "" is not known
 
 	zero       arg   // $0, if it was given
 	args       []arg // the positional parameters
 	argsKnown  bool
-	argsSet    bool // by set --
-	usesParams bool // a positional parameter was asked for
-	loops      int  // loops that are walked once for each of their words
+	argsSet    bool // set -- has set args
+	usesParams bool // a positional parameter was expanded
+	loops      int  // loops around this point that are visited once for each word
 }
 
 // function is a function that a script defines.
 type function struct {
 	body   *syntax.Stmt
-	text   string   // that it is part of
-	base   int      // of that text
+	text   string   // the script that it is a part of
+	base   int      // the offset of that script
 	varies bool     // what it runs depends on its arguments or on when it is called
-	active bool     // it is being walked
-	called bool     // a call of it was seen
-	opaque *finding // what is not known in it when it is defined
+	active bool     // it is being visited
+	called bool     // a call was seen
+	opaque *finding // what is not known when it is defined
 }
 
-// names is what the text of a script assigns.
+// names says which names a script assigns.
 type names struct {
-	count map[string]int // places that assign a name
-	wild  bool           // there are places that may assign any name
+	count   map[string]int // places that assign a name
+	anyName bool           // a place may assign any name
 }
 
 // setters are the builtins whose arguments may be names to assign.
@@ -57,7 +57,7 @@ func (n *names) survey(stmts []*syntax.Stmt) {
 		case *syntax.CallExpr:
 			n.call(node)
 		case *syntax.DeclClause:
-			n.wild = n.wild || node.Variant.Value == "nameref"
+			n.anyName = n.anyName || node.Variant.Value == "nameref"
 		case *syntax.WordIter:
 			n.count[node.Name.Value]++
 		case *syntax.ParamExp:
@@ -65,8 +65,12 @@ func (n *names) survey(stmts []*syntax.Stmt) {
 				n.count[node.Param.Value]++
 			}
 		case *syntax.BinaryArithm:
-			if op := node.Op.String(); strings.HasSuffix(op, "=") && !strings.Contains("== != <= >=", op) {
-				n.operand(node.X)
+			switch op := node.Op.String(); op {
+			case "==", "!=", "<=", ">=":
+			default:
+				if strings.HasSuffix(op, "=") {
+					n.operand(node.X)
+				}
 			}
 		case *syntax.UnaryArithm:
 			n.operand(node.X)
@@ -88,7 +92,7 @@ func (n *names) assign(a *syntax.Assign) {
 	case a.Name != nil:
 		n.count[a.Name.Value]++
 	case a.Value.Lit() == "" || strings.HasPrefix(a.Value.Lit(), "-") && strings.Contains(a.Value.Lit(), "n"):
-		n.wild = true // export "$x", declare -n
+		n.anyName = true // export "$x", declare -n
 	}
 }
 
@@ -99,19 +103,19 @@ func (n *names) call(c *syntax.CallExpr) {
 	name := c.Args[0].Lit()
 	switch {
 	case name == "eval" || name == "source" || name == ".":
-		n.wild = true
+		n.anyName = true
 	case name == "shift" || name == "set" && len(c.Args) > 1 && !onlyOptions(c.Args[1:]):
 		n.count["@"]++
 	case setters[name]:
 		for _, w := range c.Args[1:] {
 			text := w.Lit()
 			if text == "" && name != "printf" {
-				n.wild = true
+				n.anyName = true
 			}
 			text, _, _ = strings.Cut(strings.Trim(text, `"'`), "=")
 			n.count[text]++
 			if name == "builtin" || name == "command" {
-				n.wild = n.wild || text == "eval" || text == "source" || text == "."
+				n.anyName = n.anyName || text == "eval" || text == "source" || text == "."
 			}
 		}
 	}
@@ -142,7 +146,7 @@ func (s *shell) surveyed() *names {
 	return s.names
 }
 
-// also adds what this shell is made to run beside its script, by eval.
+// also adds statements that this shell runs besides its script, by eval for example.
 func (s *shell) also(stmts []*syntax.Stmt) {
 	s.roots = append(s.roots, stmts...)
 	if s.names != nil {
@@ -150,10 +154,10 @@ func (s *shell) also(stmts []*syntax.Stmt) {
 	}
 }
 
-// assigns tells whether the script may set a name.
+// assigns reports whether the script may set a name.
 func (s *shell) assigns(name string) bool { return s.surveyed().count[name] > 0 }
 
-// value returns the constant value of a variable.
+// value returns the value of a variable, if it is constant.
 func (s *shell) value(name string) ([]part, bool) {
 	v, ok := s.vars[name]
 	if !ok || s.surveyed().count[name] != 1 {
@@ -162,7 +166,7 @@ func (s *shell) value(name string) ([]part, bool) {
 	return v, true
 }
 
-// assign notes a constant value, until the scope ends.
+// assign notes the value of a variable, if it is constant, until the scope ends.
 func (s *shell) assign(name string, value arg) {
 	if len(value.text) > maxText || !value.known() || value.isPattern() {
 		return
@@ -174,7 +178,7 @@ func (s *shell) assign(name string, value arg) {
 	s.set = append(s.set, name)
 }
 
-// scope is what is undone where what follows may not have seen it.
+// scope is a state of the shell that leave returns to.
 type scope struct {
 	set     int
 	dir     string
@@ -183,7 +187,7 @@ type scope struct {
 
 func (s *shell) enter() scope { return scope{len(s.set), s.dir, s.argsSet} }
 
-// leave forgets what was assigned since enter: it may not have happened.
+// leave forgets what was done since enter, because it may not have run.
 func (s *shell) leave(sc scope) {
 	for _, name := range s.set[sc.set:] {
 		delete(s.vars, name)
@@ -197,20 +201,20 @@ func (s *shell) leave(sc scope) {
 	}
 }
 
-// leaveSubshell forgets it too, and knows that it did not happen here.
+// leaveSubshell forgets what was done since enter, because a subshell ran it.
 func (s *shell) leaveSubshell(sc scope) {
 	s.leave(sc)
 	s.dir = sc.dir
 }
 
-// params returns the positional parameters. They are known if nothing in the
-// script changes them, but for one set --.
+// params returns the positional parameters. They are known if nothing in the script changes
+// them, except for one set --.
 func (s *shell) params() ([]arg, bool) {
 	changes := s.surveyed().count["@"]
 	return s.args, s.argsKnown && (changes == 0 || changes == 1 && s.argsSet)
 }
 
-// set makes a set of words.
+// set returns a set of the words of a text.
 func set(words string) map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(words) {

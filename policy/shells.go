@@ -7,29 +7,29 @@ import (
 // shells are the programs that run a shell's script.
 var shells = set("sh bash rbash dash ash zsh ksh ksh93 mksh lksh pdksh oksh yash posh fish csh tcsh hush")
 
-// shellCommand looks at what a shell is given to run: a text after -c, a file, or
-// its standard input.
-func (w *walker) shellCommand(name string, args []arg, in stream) {
-	command, rest, ok := w.shellOptions(name, args)
+// shellCommand looks at what a shell runs: the text after -c, a file, or its input.
+func (c call) shellCommand() {
+	command, rest, ok := c.shellOptions(c.name, c.args)
 	switch {
 	case !ok:
-		w.notKnown(opaqueShell, args[0].at, quote(name+" with options that are not known"))
-		w.shellGuess(name, rest, in)
+		c.unclear(opaqueShell, quote(c.name+" with options that are not known"))
+		c.shellGuess(c.name, rest, c.in)
 	case command && len(rest) > 0:
-		script := inner{text: rest[0], via: name + " -c", kind: opaqueShell, in: in}
+		script := inner{text: rest[0], via: c.name + " -c", kind: opaqueShell, in: c.in}
 		if len(rest) > 1 {
 			script.zero, script.args = rest[1], rest[2:]
 		}
-		w.shellText(script)
+		c.shellText(script)
 	case command:
 	case len(rest) == 0 || rest[0].parts == nil && stdinNames[rest[0].text]:
-		w.stdinScript(name, in, nil)
+		c.stdinScript(c.name, c.in, nil)
 	default:
-		w.shellFile(name, rest, in)
+		c.shellFile(c.name, rest, c.in)
 	}
 }
 
-// shellFile looks at a script that is named, as far as it is here to see.
+// shellFile looks at a script in a file, if the file is a process substitution. Other files
+// are not read.
 func (w *walker) shellFile(name string, rest []arg, in stream) {
 	if sub := substitution(rest[0]); sub != nil {
 		w.stdinScript(name+" <(…)", w.substituted(rest[0]), rest[1:])
@@ -37,7 +37,7 @@ func (w *walker) shellFile(name string, rest []arg, in stream) {
 	}
 	for _, p := range rest[0].parts {
 		if p.kind == split {
-			// It may be nothing, or -c.
+			// The word may be empty and vanish, or be -c.
 			w.notKnown(opaqueShell, rest[0].at, quote(name+" "+rest[0].text))
 			w.shellGuess(name, rest, in)
 			return
@@ -45,7 +45,7 @@ func (w *walker) shellFile(name string, rest []arg, in stream) {
 	}
 }
 
-// substituted is what a process substitution writes.
+// substituted returns what a process substitution writes.
 func (w *walker) substituted(a arg) stream {
 	sub := substitution(a)
 	text := w.outputOf(sub.Stmts, stream{})
@@ -55,14 +55,14 @@ func (w *walker) substituted(a arg) stream {
 	return stream{set: true, text: text}
 }
 
-// shellGuess looks for a script after -c where options are not known.
+// shellGuess looks for a script after -c if some options are not known.
 func (w *walker) shellGuess(name string, rest []arg, in stream) {
 	for i, a := range rest {
 		text, ok := a.literal()
 		if ok && len(text) > 1 && text[0] == '-' && text[1] != '-' && strings.Contains(text, "c") && i+1 < len(rest) {
-			w.quiet++
-			w.shellText(inner{text: rest[i+1], via: name + " -c", kind: opaqueShell, in: in})
-			w.quiet--
+			w.silently(func() {
+				w.shellText(inner{text: rest[i+1], via: name + " -c", kind: opaqueShell, in: in})
+			})
 			return
 		}
 	}
@@ -73,8 +73,8 @@ func (w *walker) shellGuess(name string, rest []arg, in stream) {
 const shellLong = "rcfile= init-file= norc noprofile login posix restricted verbose noediting debugger" +
 	" dump-strings dump-po-strings help version pretty-print emulate= no-config private no-execute interactive"
 
-// shellOptions reads a shell's options: whether there is a -c, and the words after
-// the options. It reports false if one is not known; rest is then where it is.
+// shellOptions reads a shell's options. It returns whether there is a -c, and the words
+// after the options. ok is false if an option is not known; then rest starts with it.
 func (w *walker) shellOptions(name string, args []arg) (command bool, rest []arg, ok bool) {
 	const letters = "abcefhiklmnprstuvxBCEHPTDV"
 	g := grammar{long: shellLong}
@@ -125,17 +125,19 @@ func (w *walker) shellOptions(name string, args []arg) (command bool, rest []arg
 	return command, args[min(i, len(args)):], true
 }
 
-// eval walks what eval runs, in the shell that is there.
-func (w *walker) eval(_ string, args []arg, in stream) {
+// eval visits what eval runs, in the current shell.
+func (c call) eval() {
+	args := c.args
 	args = args[1:]
 	if len(args) > 0 && args[0].is("--") {
 		args = args[1:]
 	}
-	w.shellText(inner{text: joined(args), via: "eval", kind: opaqueEval, here: true, in: in})
+	c.shellText(inner{text: joined(args), via: "eval", kind: opaqueEval, here: true, in: c.in})
 }
 
-// source_ walks what source runs; a file is not read.
-func (w *walker) source_(name string, args []arg, in stream) {
+// sourced visits what source runs, if that is not in a file.
+func (c call) sourced() {
+	args := c.args
 	if len(args) > 1 && args[1].is("--") {
 		args = args[1:]
 	}
@@ -145,14 +147,14 @@ func (w *walker) source_(name string, args []arg, in stream) {
 	file := args[1]
 	switch {
 	case substitution(file) != nil:
-		w.sourceText(name+" <(…)", w.substituted(file))
+		c.sourceText(c.name+" <(…)", c.substituted(file))
 	case file.parts == nil && stdinNames[file.text] && file.text != "-":
-		if text := w.read(in); in.set && !isKnown(text) {
-			w.deny(setDecode+"/file", file.at, name+" runs "+quote(text.text))
+		if text := c.read(c.in); c.in.set && !isKnown(text) {
+			c.deny(setDecode+"/file", file.at, c.name+" runs "+quote(text.text))
 		}
-		w.sourceText(name, in)
+		c.sourceText(c.name, c.in)
 	default:
-		w.notKnown(opaqueSource, args[0].at, quote(name+" "+file.text))
+		c.unclear(opaqueSource, quote(c.name+" "+file.text))
 	}
 }
 
@@ -162,28 +164,28 @@ func (w *walker) sourceText(via string, in stream) {
 	}
 }
 
-// interpreters are the programs that run a text in a language of their own, with
-// the options that give it.
+// interpreters maps the programs that run a program in their own language to the options
+// whose value is that program.
 var interpreters = map[string]string{
 	"python": "c", "python2": "c", "python3": "c", "pypy": "c", "pypy3": "c",
 	"perl": "e E", "ruby": "e", "node": "e p eval print", "nodejs": "e p eval print", "deno": "", "bun": "e",
 	"php": "r", "lua": "e", "luajit": "e", "tclsh": "", "Rscript": "e", "osascript": "e", "groovy": "e", "julia": "e",
 }
 
-// interpreter looks at a program that is read from a pipe. What it does is not
-// looked into: that is left to the container, and guarded refuses it.
-func (w *walker) interpreter(name string, args []arg, in stream) {
-	for i := 1; i < len(args); i++ {
-		text := args[i].lead()
-		if text == "-" && args[i].parts == nil {
+// interpreter refuses a program that is read from a pipe and not known. It does not look
+// into programs. Standard leaves them to the container, and guarded refuses them.
+func (c call) interpreter() {
+	for i := 1; i < len(c.args); i++ {
+		text := c.args[i].lead()
+		if text == "-" && c.args[i].parts == nil {
 			break
 		}
 		if !strings.HasPrefix(text, "-") {
 			return // a file, or a command of the interpreter
 		}
-		if interpretsText(name, text) {
-			if w.p.mode == Guarded {
-				w.notKnown(opaqueInterpreter, args[0].at, name+" "+quote(text))
+		if interpretsText(c.name, text) {
+			if c.p.mode == Guarded {
+				c.unclear(opaqueInterpreter, c.name+" "+quote(text))
 			}
 			return
 		}
@@ -191,41 +193,40 @@ func (w *walker) interpreter(name string, args []arg, in stream) {
 			return
 		}
 	}
-	if !in.set || !in.pipe {
+	if !c.in.set || !c.in.pipe {
 		return
 	}
-	if text := w.read(in); !isKnown(text) {
-		w.deny(setDecode+"/pipe", args[0].at, name+" runs "+quote(text.text))
-		if w.p.mode == Guarded {
-			w.notKnown(opaqueInterpreter, args[0].at, name+" runs "+quote(text.text))
+	if text := c.read(c.in); !isKnown(text) {
+		c.refuse(setDecode+"/pipe", c.name+" runs "+quote(text.text))
+		if c.p.mode == Guarded {
+			c.unclear(opaqueInterpreter, c.name+" runs "+quote(text.text))
 		}
 	}
 }
 
-// escapes are the programs that run commands out of a language of their own, and
-// what in their words does that.
+// escapes maps programs whose own language can run commands to the texts that do so.
 var escapes = map[string][]string{
 	"awk": {"system(", `| "`, `"|`, "getline"}, "gawk": {"system(", `| "`, "getline"}, "mawk": {"system(", `| "`, "getline"}, "nawk": {"system(", `| "`, "getline"},
 	"vim": {"!", "system("}, "vi": {"!"}, "nvim": {"!", "system("}, "ex": {"!"}, "view": {"!"}, "emacs": {"--eval", "shell-command"},
 	"sed": {"/e", ";e ", "1e ", "e rm", "$e "}, "gdb": {"!", "shell "}, "make": {"--eval", "-f-", "/dev/stdin"},
 }
 
-// escape says, where a mode asks for it, that such a program is not looked into.
-func (w *walker) escape(name string, args []arg, _ stream) {
-	if w.p.mode != Guarded {
+// escape makes a call of such a program opaque in mode guarded.
+func (c call) escape() {
+	if c.p.mode != Guarded {
 		return
 	}
-	for i, a := range args[1:] {
-		for _, mark := range escapes[name] {
-			if strings.Contains(a.text, mark) || name == "make" && a.is("-") && args[i].is("-f") {
-				w.notKnown(opaqueInterpreter, args[0].at, name+" "+quote(a.text))
+	for i, a := range c.args[1:] {
+		for _, mark := range escapes[c.name] {
+			if strings.Contains(a.text, mark) || c.name == "make" && a.is("-") && c.args[i].is("-f") {
+				c.unclear(opaqueInterpreter, c.name+" "+quote(a.text))
 				return
 			}
 		}
 	}
 }
 
-// interpretsText tells whether an option gives the text to run.
+// interpretsText reports whether the value of an option is the program to run.
 func interpretsText(name, text string) bool {
 	for opt := range strings.FieldsSeq(interpreters[name]) {
 		if len(opt) > 1 && strings.HasPrefix(text, "--"+opt) || len(opt) == 1 && len(text) > 1 && text[1] != '-' && strings.Contains(text, opt) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -8,14 +9,45 @@ import (
 
 // stream is what a command reads on its standard input.
 type stream struct {
-	set  bool // false: what the script itself has, of which nothing is said
+	set  bool // if false, it is the script's own input, which no rule is about
 	pipe bool // it comes from another command
-	text arg  // what is read, unless it is still to be found out:
+	text arg  // what is read, unless stmt writes it
 	stmt *syntax.Stmt
 	prev *stream // what stmt reads
 }
 
-// read finds out what a stream is. Few commands need to know.
+// rest returns what is left of a stream after a command that may have read from it.
+func (s stream) rest(used bool) stream {
+	if !s.set || !used {
+		return s
+	}
+	return stream{set: true, pipe: s.pipe, text: unknownText("the rest of the input", s.text.at)}
+}
+
+// nonReaders are commands that read no input.
+var nonReaders = set(": true false echo printf cd pwd export set shift test [ unset")
+
+// after returns what is left of a stream after a statement.
+func (s stream) after(stmt *syntax.Stmt) stream {
+	if !s.set {
+		return s
+	}
+	c, ok := stmt.Cmd.(*syntax.CallExpr)
+	if !ok {
+		_, function := stmt.Cmd.(*syntax.FuncDecl)
+		return s.rest(!function)
+	}
+	reads := len(c.Args) > 0 && !nonReaders[c.Args[0].Lit()]
+	for _, word := range c.Args {
+		reads = reads || !plainParts(word.Parts)
+	}
+	for _, a := range c.Assigns {
+		reads = reads || a.Value != nil && !plainParts(a.Value.Parts)
+	}
+	return s.rest(reads)
+}
+
+// read returns the text of a stream. It is found out here, because few commands need it.
 func (w *walker) read(s stream) arg {
 	if s.stmt == nil {
 		return s.text
@@ -23,14 +55,14 @@ func (w *walker) read(s stream) arg {
 	return w.output(s.stmt, *s.prev)
 }
 
-// isKnown tells whether all of a text is.
+// isKnown reports whether all of a text is known.
 func isKnown(text arg) bool { return text.known() && !text.isPattern() }
 
 func unknownText(source string, at int) arg {
 	return arg{text: source, at: at, parts: []part{{kind: unknown, text: source}}}
 }
 
-// input returns what a statement reads, if not what is given.
+// input returns what a statement reads: in, unless its redirections say otherwise.
 func (w *walker) input(s *syntax.Stmt, in stream) stream {
 	for _, r := range s.Redirs {
 		if r.N != nil && r.N.Value != "0" {
@@ -53,8 +85,8 @@ func (w *walker) input(s *syntax.Stmt, in stream) stream {
 	return in
 }
 
-// fileStream returns what is read from a file, whose name may be another name of
-// the standard input.
+// fileStream returns what is read from a file. The name may mean the standard input, which
+// is in.
 func (w *walker) fileStream(name arg, in stream) stream {
 	switch text, ok := name.literal(); {
 	case ok && stdinNames[text]:
@@ -70,7 +102,7 @@ func (w *walker) fileStream(name arg, in stream) stream {
 
 var stdinNames = set("/dev/stdin /dev/fd/0 /proc/self/fd/0 -")
 
-// substitution returns the process substitution <(…) that a word is.
+// substitution returns the process substitution <(…) that a word is, or nil.
 func substitution(a arg) *syntax.ProcSubst {
 	if len(a.parts) != 1 {
 		return nil
@@ -82,7 +114,7 @@ func substitution(a arg) *syntax.ProcSubst {
 	return sub
 }
 
-// outputOf returns what a list of statements writes.
+// outputOf returns what a list of statements writes, as output does.
 func (w *walker) outputOf(list []*syntax.Stmt, in stream) arg {
 	var parts []part
 	for _, s := range list {
@@ -95,8 +127,8 @@ func (w *walker) outputOf(list []*syntax.Stmt, in stream) arg {
 	return makeArg(parts, at)
 }
 
-// output returns what a statement writes, as far as that is known without
-// running it: what echo, printf and cat write.
+// output returns what a statement writes, if that is known without running it: the output
+// of echo, printf and cat.
 func (w *walker) output(s *syntax.Stmt, in stream) arg {
 	none := unknownText(w.source(s), w.position(s))
 	if !w.step() || w.depth > maxDepth {
@@ -116,9 +148,9 @@ func (w *walker) output(s *syntax.Stmt, in stream) arg {
 	case *syntax.Subshell:
 		return w.outputOf(c.Stmts, in)
 	case *syntax.CallExpr:
-		w.quiet++
-		text, ok := w.outputOfCall(c, in)
-		w.quiet--
+		var text arg
+		var ok bool
+		w.silently(func() { text, ok = w.outputOfCall(c, in) })
 		if ok {
 			return text
 		}
@@ -152,7 +184,7 @@ func (w *walker) outputOfCall(c *syntax.CallExpr, in stream) (arg, bool) {
 	return arg{}, false
 }
 
-// echoed is what echo writes.
+// echoed returns what echo writes.
 func echoed(args []arg) arg {
 	at := args[0].at
 	args = args[1:]
@@ -173,12 +205,10 @@ func echoed(args []arg) arg {
 		}
 		parts = append(parts, a.all()...)
 	}
-	// Whether a backslash is one depends on the shell; with none it is the same.
-	if escapes {
-		for i, p := range parts {
-			if p.kind == literal {
-				parts[i].text = unescapeANSI(p.text)
-			}
+	// Shells differ on backslashes without -e; they stay as they are.
+	for i, p := range parts {
+		if escapes && p.kind == literal {
+			parts[i] = unescapeOutput(p)
 		}
 	}
 	if newline {
@@ -187,7 +217,7 @@ func echoed(args []arg) arg {
 	return makeArg(parts, at)
 }
 
-// printed is what printf writes, for the formats that are as good as none.
+// printed returns what printf writes, for formats with at most one %s or %b.
 func printed(args []arg) (arg, bool) {
 	at := args[0].at
 	args = args[1:]
@@ -205,9 +235,9 @@ func printed(args []arg) (arg, bool) {
 	if strings.Contains(before+after, "%") {
 		return arg{}, false
 	}
-	before, after = unescapeANSI(before), unescapeANSI(after)
+	start, end := unescapeOutput(part{text: before}), unescapeOutput(part{text: after})
 	if !verb {
-		return lit(before, at), true
+		return makeArg([]part{start}, at), true
 	}
 	values := args[1:]
 	if len(values) == 0 {
@@ -215,14 +245,28 @@ func printed(args []arg) (arg, bool) {
 	}
 	var parts []part
 	for _, a := range values {
-		parts = append(parts, part{text: before})
+		parts = append(parts, start)
 		for _, p := range a.all() {
 			if p.kind == literal && strings.Contains(format, "%b") {
-				p.text = unescapeANSI(p.text)
+				p = unescapeOutput(p)
 			}
 			parts = append(parts, p)
 		}
-		parts = append(parts, part{text: after})
+		parts = append(parts, end)
 	}
 	return makeArg(parts, at), true
+}
+
+var otherEscapes = regexp.MustCompile(`\\(c|0[0-7]{3})`)
+
+// unescapeOutput replaces the escapes in a literal part of what echo or printf writes. The
+// result is not known if the part has a NUL, which does not end it here, or an escape that
+// means something else than between $' and ': \c, which ends the output, and \0nnn.
+func unescapeOutput(p part) part {
+	const last = "Z" // kept, unless a NUL comes before it
+	text := unescapeANSI(p.text + last)
+	if otherEscapes.MatchString(p.text) || !strings.HasSuffix(text, last) {
+		return part{kind: unknown, text: p.text}
+	}
+	return part{text: text[:len(text)-1]}
 }

@@ -6,10 +6,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// visit calls f for every node below the roots, parents first and in the order
-// of the text, with the levels of nesting above it. It goes below a node only if
-// f returns true. It does not recurse: chains of operators nest as deep as they
-// are long.
+// visit calls f for the roots and every node below them, parents first and in the order of
+// the text. depth is the number of levels of nesting above a node. visit goes below a node
+// only if f returns true. Unlike syntax.Walk it does not recurse, because chains of
+// operators nest as deep as they are long.
 func visit[N syntax.Node](roots []N, f func(n syntax.Node, depth int) bool) {
 	type entry struct {
 		node  syntax.Node
@@ -35,7 +35,7 @@ func visit[N syntax.Node](roots []N, f func(n syntax.Node, depth int) bool) {
 	}
 }
 
-// nests tells whether a node is a level of nesting.
+// nests reports whether a node is a level of nesting for maxDepth.
 func nests(n syntax.Node) bool {
 	switch n.(type) {
 	case *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause,
@@ -82,7 +82,7 @@ func childrenOfCommand(n syntax.Node, f func(syntax.Node)) bool {
 	case *syntax.Block:
 		each(n.Stmts, f)
 	case *syntax.IfClause:
-		// Branches of one statement are not nested in each other.
+		// The branches of a statement are not nested in each other.
 		for c := n; c != nil; c = c.Else {
 			each(c.Cond, f)
 			each(c.Then, f)

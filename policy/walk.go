@@ -6,57 +6,90 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// walker goes through all that a script runs, and through the scripts within it.
+// walker visits every command that a script runs or may run, and the scripts within it.
+// It runs nothing and reads no file.
+//
+// # Order
+//
+// Policy.safety makes one walker for a check, and uses it once:
+//
+//  1. script visits the statements in the order of the text, from the outside in. stmt
+//     visits the redirections of a statement, finds out what it reads, and visits its
+//     command. Before a simple command, its assignments and the substitutions in its
+//     words are visited; then words become args (word.go, expand.go).
+//  2. argv gets each command in that form. It runs the safety rules for the command's
+//     name (commands.go), and then visits what the command runs: the text of a function
+//     or alias, the words after sudo, the script after bash -c. A script within a script
+//     is parsed and visited like the outermost one, in a context of its own: findings in
+//     it have the position of its text. Where a program may run its words but is not
+//     known, scan looks among them for the commands that rules are about.
+//  3. If bash evaluates any text once more, evaluated visits the commands in all literal
+//     texts of the scripts that were visited (evaluate.go).
+//
+// The first denial decides, then a limit that was reached, then the first opaque place.
+// So a walk goes on after a denial only for an explanation's sake, and after an opaque
+// place because a denial may follow.
+//
+// # State
+//
+// shell holds what is known at the current place: values of variables that are assigned
+// once, the working directory, functions, aliases, positional parameters. It changes as
+// the walk goes on, and is restored where a command may not have run:
+//
+//	a; b             b sees all that a has done
+//	a && b, a || b   b, and what follows the list, see a; what follows does not see b
+//	a && b || c      c does not see b
+//	if, case         a branch sees what was before it; what follows sees no branch
+//	while, for       like a branch; for with few known words visits its body for each
+//	(a), a &, a | b  what follows does not see a, and keeps what was known before
+//	$(a), <(a)       the same
+//	f() { a; }       visited when it is defined, without parameters, and again at each
+//	                 call if it depends on them
+//
+// A value that is not seen is not known; it does not count as the value before.
+//
+// # Limits
+//
+// The budget is shared by all of it; at a limit the walk stops, and the script is
+// TooComplex. Both modes refuse that, if the policy has a rule at all: what was not
+// looked at must not pass. limits.go has the numbers. Smaller limits do not stop the walk:
+// a word with too many braces, a long loop or too many calls of xargs count as not known,
+// and scan gives up after some guesses.
 type walker struct {
-	p   *Policy
-	run *budget
+	findings
+	budget
+	evaluation
 	context
-	scratch, current []part // to make words in
-	within           int    // commands that the one looked at is within, as env is in sudo env
-	scans            int    // if not 0, a scan goes on
-	quiet            int    // if not 0, what is not known is not said
-	denial           *finding
-	opaque           *finding
-	node             *Node // of the command that is being looked at; nil unless explaining
+	p *Policy
+
+	scratch, current []part // buffers to make words in
+	within           int    // commands around the one looked at, as sudo is in sudo env
+	scans            int    // calls of scan under way
+	substitutions    int    // substitutions around the place that is walked, itself included
 }
 
-// context is where in all of it the walker is.
+// context is the place of the walker in the scripts.
 type context struct {
 	text  string // of the script that is walked
-	base  int    // its place in the outermost script; -1 if it is that one
+	base  int    // its offset in the outermost script; -1 if it is the outermost
 	depth int
-	via   string // how its commands are reached
+	via   string // how its commands are reached, for the explanation
 	shell *shell
-}
-
-// budget is what is left of a limit for all of a script.
-type budget struct {
-	lines lineIndex // of the outermost script; nil unless explaining
-	steps int
-	words int
-	bytes int
-	over  *limit // set once, and then nothing more is looked at
-}
-
-// finding is a place that decides.
-type finding struct {
-	rule   string
-	at     int
-	reason string
 }
 
 func newWalker(p *Policy, s *script, root *Node) *walker {
 	w := &walker{
-		p: p, run: &budget{}, node: root,
-		context: context{text: s.text, base: -1, shell: &shell{roots: s.stmts}},
+		p: p, findings: findings{on: p.on, node: root},
+		evaluation: evaluation{sources: []source{{s, -1}}},
+		context:    context{text: s.text, base: -1, shell: &shell{roots: s.stmts}},
 	}
 	if root != nil {
-		w.run.lines = indexLines(s.text)
+		w.lines = indexLines(s.text)
 	}
 	return w
 }
 
-// script walks a script as a whole; its text is the walker's.
+// script visits a script. The context must be the script's.
 func (w *walker) script(s *script) {
 	if s.over != nil {
 		w.stop(s.over)
@@ -76,30 +109,6 @@ func (w *walker) script(s *script) {
 	}
 }
 
-func (w *walker) stop(l *limit) {
-	if w.run.over == nil {
-		w.run.over = l
-	}
-}
-
-// wordy counts words, and tells whether to go on.
-func (w *walker) wordy(n int) bool {
-	w.run.words += n
-	if w.run.words > maxArgs {
-		w.stop(tooWordy)
-	}
-	return w.run.over == nil
-}
-
-// step counts, and tells whether to go on.
-func (w *walker) step() bool {
-	w.run.steps++
-	if w.run.steps > maxSteps {
-		w.stop(tooBusy)
-	}
-	return w.run.over == nil
-}
-
 func (w *walker) offset(i int) int {
 	if w.base >= 0 {
 		return w.base
@@ -107,10 +116,10 @@ func (w *walker) offset(i int) int {
 	return i
 }
 
-// position is where a node is in the outermost script.
+// position returns the offset of a node in the outermost script.
 func (w *walker) position(n syntax.Node) int { return w.offset(int(n.Pos().Offset())) }
 
-// source is the text of a node.
+// source returns the text of a node.
 func (w *walker) source(n syntax.Node) string {
 	start, end := int(n.Pos().Offset()), int(n.End().Offset())
 	if start < 0 || start > end || end > len(w.text) {
@@ -119,33 +128,7 @@ func (w *walker) source(n syntax.Node) string {
 	return w.text[start:end]
 }
 
-// deny notes that a rule refuses something. It is the first that decides.
-func (w *walker) deny(id string, at int, reason string) {
-	if !w.p.on[id] {
-		return
-	}
-	if w.denial == nil {
-		w.denial = &finding{id, at, reason}
-	}
-	if w.node != nil && w.node.Verdict != Deny {
-		w.node.Verdict, w.node.Rule, w.node.Reason = Deny, id, reason
-	}
-}
-
-// notKnown notes that something cannot be known.
-func (w *walker) notKnown(kind string, at int, reason string) {
-	if w.quiet > 0 {
-		return
-	}
-	if w.opaque == nil {
-		w.opaque = &finding{kind, at, reason}
-	}
-	if w.node != nil && w.node.Verdict == Allow {
-		w.node.Verdict, w.node.Rule, w.node.Reason = Opaque, kind, reason
-	}
-}
-
-// deeper walks what is a level further in.
+// deeper calls f one level of nesting further in.
 func (w *walker) deeper(f func()) {
 	w.depth++
 	if w.depth > maxDepth {
@@ -156,24 +139,25 @@ func (w *walker) deeper(f func()) {
 	w.depth--
 }
 
-// maybe walks what may not run.
+// maybe calls f to visit what may not run.
 func (w *walker) maybe(f func()) {
 	sc := w.shell.enter()
 	w.deeper(f)
 	w.shell.leave(sc)
 }
 
-// subshell walks what runs in a shell of its own.
+// subshell calls f to visit what runs in a subshell.
 func (w *walker) subshell(f func()) {
 	sc := w.shell.enter()
 	w.deeper(f)
 	w.shell.leaveSubshell(sc)
 }
 
-// stmts walks a list, each of which may read from in.
+// stmts visits a list of statements, each of which may read from in.
 func (w *walker) stmts(list []*syntax.Stmt, in stream) {
 	for _, s := range list {
 		w.stmt(s, in)
+		in = in.after(s)
 	}
 }
 
@@ -194,12 +178,38 @@ func (w *walker) stmt(s *syntax.Stmt, in stream) {
 	w.command(s, in)
 }
 
+// redirect visits the commands in a redirection, and looks at the file that it writes to.
+func (w *walker) redirect(r *syntax.Redirect) {
+	w.nested(r.Word)
+	if (r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc) && endsElsewhere(w, r) {
+		w.notKnown(opaqueParse, w.position(r), "a here-document that may end elsewhere")
+	}
+	if r.Hdoc != nil {
+		w.quotedOperands(r.Hdoc.Parts)
+		w.nested(r.Hdoc)
+	}
+	if !w.p.watches {
+		return
+	}
+	switch r.Op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut, syntax.DplOut:
+		w.writes(w.one(r.Word), "a redirection")
+	default: // an input
+	}
+}
+
 func (w *walker) command(s *syntax.Stmt, in stream) {
 	switch c := s.Cmd.(type) {
 	case nil:
+		for _, r := range s.Redirs {
+			if r.Hdoc != nil || r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc {
+				// In a substitution, bash joins the lines after some of these.
+				w.notKnown(opaqueParse, w.position(r), "a here-document of no command")
+			}
+		}
 		w.bareRedirect(s)
 	case *syntax.CallExpr:
-		w.call(s, c, in)
+		w.simple(s, c, in)
 	case *syntax.BinaryCmd:
 		if c.Op == syntax.AndStmt || c.Op == syntax.OrStmt {
 			w.list(c, in)
@@ -225,7 +235,7 @@ func (w *walker) command(s *syntax.Stmt, in stream) {
 	}
 }
 
-// reached walks commands that are reached in a way to be told.
+// reached calls f to visit commands, and notes how they are reached.
 func (w *walker) reached(via string, f func()) {
 	old := w.via
 	w.via = via
@@ -233,7 +243,7 @@ func (w *walker) reached(via string, f func()) {
 	w.via = old
 }
 
-// nested walks the commands within words and expressions.
+// nested visits the commands in words and expressions.
 func (w *walker) nested(n syntax.Node) {
 	if word, ok := n.(*syntax.Word); ok && plainParts(word.Parts) {
 		return
@@ -242,10 +252,21 @@ func (w *walker) nested(n syntax.Node) {
 		if level := w.depth + depth; level > maxDepth || level == maxDepth && nests(n) {
 			w.stop(tooDeep)
 		}
-		if w.run.over != nil {
+		if w.over != nil {
 			return false
 		}
+		w.evaluates = w.evaluates || evaluatesNode(n)
 		switch n := n.(type) {
+		case *syntax.DblQuoted:
+			w.quotedOperands(n.Parts)
+		case *syntax.LetClause:
+			if splitLet(n) {
+				w.notKnown(opaqueParse, w.position(n), "an operator without quotes in "+quote(w.source(n)))
+			}
+		case *syntax.ParamExp:
+			if processSubstitution(n) {
+				w.notKnown(opaqueParse, w.position(n), "a process substitution in "+quote(w.source(n)))
+			}
 		case *syntax.CmdSubst:
 			via := "$(…)"
 			if n.Backquotes {
@@ -266,12 +287,17 @@ func (w *walker) nested(n syntax.Node) {
 }
 
 func (w *walker) substitution(via string, depth int, stmts []*syntax.Stmt, in stream) {
+	// The outermost substitution looks for these in all within it.
+	if w.substitutions++; w.substitutions == 1 && headerHeredoc(stmts) {
+		w.notKnown(opaqueParse, w.position(stmts[0]), "a here-document in the condition of a loop in "+via)
+	}
 	w.depth += depth
 	w.subshell(func() { w.reached(via, func() { w.stmts(stmts, in) }) })
 	w.depth -= depth
+	w.substitutions--
 }
 
-// plainParts tells that no command can be nested in the parts of a word.
+// plainParts reports whether the parts of a word can hold no command.
 func plainParts(parts []syntax.WordPart) bool {
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -281,7 +307,7 @@ func plainParts(parts []syntax.WordPart) bool {
 				return false
 			}
 		case *syntax.ParamExp:
-			if p.Index != nil || p.Slice != nil || p.Repl != nil || p.Exp != nil {
+			if p.Excl || p.Index != nil || p.Slice != nil || p.Repl != nil || p.Exp != nil {
 				return false
 			}
 		default:

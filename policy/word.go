@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -10,19 +11,19 @@ import (
 type kind uint8
 
 const (
-	literal kind = iota // its text
-	glob                // it is a pattern character without quotes, or an extended pattern
-	home                // a home directory
-	unknown             // nothing: it is made at run time, in this place of one word
-	split               // nothing, and without quotes: no word, one, or many
-	gap                 // not a part, but where a word ends and another begins
-	brace               // text without quotes in which braces are still to be expanded
+	literal kind = iota // its text is known
+	glob                // it is a pattern: unquoted * ? [], or an extended pattern
+	home                // it is a home directory
+	unknown             // it is made at run time, and is a part of one word
+	split               // it is made at run time, without quotes: it may be none, one or many words
+	gap                 // not a part: a word ends here and another begins
+	brace               // unquoted text whose braces are still to be expanded
 )
 
 // part is a part of a word.
 type part struct {
 	kind kind
-	text string // of what is not known, its source
+	text string // the source of what is not known
 	node syntax.WordPart
 }
 
@@ -30,18 +31,18 @@ type part struct {
 type arg struct {
 	text  string // all of it, with the source of what is not known
 	parts []part // nil if all is literal
-	at    int    // where it begins in its script
-	// byVar says that a part is a variable's value as far as the script tells it.
+	at    int    // its offset in the outermost script
+	// byVar says that a part is the value of a variable that the script assigns once.
 	byVar bool
 }
 
 // literal returns the word's text, if it is known.
 func (a arg) literal() (string, bool) { return a.text, a.parts == nil }
 
-// is tells whether the word is known to be s.
+// is reports whether the word is known to be s.
 func (a arg) is(s string) bool { return a.parts == nil && a.text == s }
 
-// known tells whether nothing of the word is made at run time.
+// known reports whether no part of the word is made at run time.
 func (a arg) known() bool {
 	for _, p := range a.parts {
 		if p.kind == unknown || p.kind == split {
@@ -59,7 +60,7 @@ func (a arg) all() []part {
 	return a.parts
 }
 
-// isPattern tells whether the word names files by a pattern.
+// isPattern reports whether the word names files by a pattern.
 func (a arg) isPattern() bool {
 	for _, p := range a.parts {
 		if p.kind == glob {
@@ -102,11 +103,11 @@ func (a arg) cut(sep string) (before string, after arg, ok bool) {
 
 func lit(text string, at int) arg { return arg{text: text, at: at} }
 
-// words makes args of parts.
+// words makes args from parts.
 type words struct {
 	out   []arg
 	cur   []part
-	any   bool // there is a word, if an empty one
+	any   bool // a word has begun, even if it is empty
 	byVar bool
 	at    int
 }
@@ -130,7 +131,7 @@ func (b *words) end() {
 	b.cur, b.any = b.cur[:0], false
 }
 
-// makeArg returns the word that the parts make. It keeps none of the slice.
+// makeArg returns the word that the parts make. It does not keep the slice.
 func makeArg(parts []part, at int) arg {
 	if len(parts) == 1 && parts[0].kind == literal {
 		return arg{text: parts[0].text, at: at}
@@ -150,7 +151,7 @@ func makeArg(parts []part, at int) arg {
 		return a
 	}
 	a.parts = make([]part, 0, len(parts))
-	end, run := 0, 0 // of what was looked at, and where its literal end begins, in a.text
+	end, run := 0, 0 // offsets in a.text of the part's end, and of the literal run before it
 	for _, p := range parts {
 		if p.kind != literal {
 			if run < end {
@@ -167,13 +168,13 @@ func makeArg(parts []part, at int) arg {
 	return a
 }
 
-// special are the bytes that make a literal word of the source something else
-// than its text.
+// special are the bytes that give an unquoted word of the source another value than its
+// text.
 const special = "\\{*?[~"
 
-// fields appends the words that a word of the source becomes.
+// fields appends the words that a word of the source expands to.
 func (w *walker) fields(out []arg, word *syntax.Word) []arg {
-	if w.run.over != nil {
+	if w.over != nil {
 		return out
 	}
 	at := w.position(word)
@@ -186,6 +187,9 @@ func (w *walker) fields(out []arg, word *syntax.Word) []arg {
 	alternatives, made, ok := expandBraces(e.out)
 	if !w.wordy(made) {
 		return out
+	}
+	if len(alternatives) > 1 && slices.ContainsFunc(e.out, oddInBraces) {
+		w.notKnown(opaqueBraces, at, "a dollar, or quotes in an expansion, within braces")
 	}
 	if !ok {
 		w.notKnown(opaqueBraces, at, "too many words")
@@ -208,7 +212,13 @@ func (w *walker) fields(out []arg, word *syntax.Word) []arg {
 	return b.out
 }
 
-// literalWord returns the text of a word that needs no looking into, as most do.
+// oddInBraces reports whether a part is an expansion with quotes in it, or has a dollar that
+// may start an expansion with what follows the brace: bash expands braces first.
+func oddInBraces(p part) bool {
+	return p.kind == brace && strings.Contains(p.text, "$") || strings.HasPrefix(p.text, "${") && p.kind != literal && strings.ContainsAny(p.text, "'\"\\")
+}
+
+// literalWord returns the text of a word that needs no expansion, as most do not.
 func literalWord(word *syntax.Word) (string, bool) {
 	if len(word.Parts) != 1 {
 		return "", false
@@ -229,8 +239,8 @@ func literalWord(word *syntax.Word) (string, bool) {
 	return "", false
 }
 
-// one returns a word of the source where it is not split: the value of an
-// assignment, a here-string, the target of a redirection.
+// one returns what a word of the source expands to where bash does not split it: the value
+// of an assignment, a here-string, the target of a redirection.
 func (w *walker) one(word *syntax.Word) arg {
 	if word == nil {
 		return arg{}
@@ -259,11 +269,8 @@ func (w *walker) body(r *syntax.Redirect) arg {
 		return arg{at: w.position(r.Word)}
 	}
 	mode := heredoc
-	for _, p := range r.Word.Parts {
-		l, ok := p.(*syntax.Lit)
-		if !ok || strings.Contains(l.Value, `\`) {
-			mode = verbatim
-		}
+	if quotedDelimiter(r) {
+		mode = verbatim
 	}
 	e := expansion{w: w, whole: true}
 	e.parts(r.Hdoc.Parts, mode)
@@ -279,8 +286,8 @@ func (w *walker) body(r *syntax.Redirect) arg {
 	return a
 }
 
-// unquotedParts reads text without quotes: a tilde at the beginning of a word,
-// and pattern characters. last says that the word ends with the text.
+// unquotedParts splits text without quotes into parts: a tilde at the start of a word,
+// patterns, and literal text. first and last say that the word starts or ends with it.
 func unquotedParts(text string, first, last bool) []part {
 	var out []part
 	if first && strings.HasPrefix(text, "~") {
@@ -324,8 +331,8 @@ func unquotedParts(text string, first, last bool) []part {
 	return out
 }
 
-// bracket returns how long the bracket expression is that text begins with. The
-// first ] may be one of its characters.
+// bracket returns the length of the bracket expression at the start of text. A ] right
+// after the opening is one of its characters.
 func bracket(text string) int {
 	n := strings.IndexByte(text, ']') + 1
 	if n == 2 || n == 3 && (text[1] == '!' || text[1] == '^') {

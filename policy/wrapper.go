@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// grammar is which options a program has.
+// grammar says which options a program has.
 type grammar struct {
-	// short are the letters of its options: a colon follows one that takes a value,
-	// a question mark one whose value, if any, is in the same word.
+	// short has the letters of its options. A colon follows a letter that takes a
+	// value, and a question mark one whose value, if any, is in the same word.
 	short string
-	// long are the names of its options: = ends one that takes a value, ? one whose
-	// value, if any, is in the same word.
+	// long has the names of its options. = ends a name that takes a value, and ? one
+	// whose value, if any, is in the same word.
 	long   string
-	number bool // -N, of digits, is an option, as of nice
+	number bool // -N with digits is an option, as for nice
 }
 
 // option is an option as it was given.
@@ -39,8 +39,8 @@ func (o options) get(names ...string) (arg, bool) {
 	return arg{}, false
 }
 
-// parse reads options up to the first operand. It goes on after an option that
-// the grammar lacks as if that took no value.
+// parse reads options up to the first operand. An option that the grammar lacks counts as
+// one without a value.
 func (g grammar) parse(args []arg) options {
 	var o options
 	for i := 0; i < len(args); {
@@ -62,7 +62,7 @@ func (g grammar) parse(args []arg) options {
 	return o
 }
 
-// permuted reads options and operands in any order, as most of GNU's programs do.
+// permuted reads options and operands in any order, as most GNU programs do.
 func (g grammar) permuted(args []arg) options {
 	var all options
 	for {
@@ -103,7 +103,7 @@ func (o *options) long(g grammar, a arg, more []arg) int {
 	return 1
 }
 
-// fullName returns the option that a name or the beginning of one stands for.
+// fullName returns the option that a name, or an abbreviation of it, stands for.
 func (g grammar) fullName(name string) (string, bool) {
 	found := ""
 	for full := range strings.FieldsSeq(g.long) {
@@ -154,30 +154,30 @@ func (o *options) short(g grammar, a arg, more []arg) int {
 	return 1
 }
 
-// wrapper is a program that runs the command that its words are.
+// wrapper is a program whose words, after its options, are a command that it runs.
 type wrapper struct {
 	grammar
-	operands int    // words before the command
-	assigns  bool   // NAME=value before the command is for its environment
-	none     string // options with which it runs no command
+	operands int    // how many words come before the command
+	assigns  bool   // NAME=value words before the command set its environment
+	none     string // with one of these options it runs no command
 	text     string // options whose value is a script for a shell
-	shell    string // options with which no command means a shell; * means always
-	join     string // the words are made one script; unless this option is given
+	shell    string // with one of these options, it runs a shell if there is no command; * means always
+	join     string // if not "", it joins its words to a script, unless one of these options is given
 }
 
 // unwrap looks at what a wrapper runs.
-func (w *walker) unwrap(name string, wr *wrapper, args []arg, in stream) {
-	o := wr.parse(args[1:])
+func (c call) unwrap(wr *wrapper) {
+	o := wr.parse(c.args[1:])
 	if o.unknown != "" {
-		w.notKnown(opaqueOption, args[0].at, name+" "+quote(o.unknown))
-		w.scan(args)
+		c.unclear(opaqueOption, c.name+" "+quote(o.unknown))
+		c.scan(c.args)
 	}
 	for _, opt := range o.given {
 		if slices.Contains(strings.Fields(wr.none), opt.name) {
 			return
 		}
 		if slices.Contains(strings.Fields(wr.text), opt.name) {
-			w.shellText(inner{text: opt.value, via: name + " -" + opt.name, kind: opaqueShell, in: in})
+			c.shellText(inner{text: opt.value, via: c.name + " -" + opt.name, kind: opaqueShell, in: c.in})
 		}
 	}
 	rest := o.rest
@@ -185,18 +185,18 @@ func (w *walker) unwrap(name string, wr *wrapper, args []arg, in stream) {
 		rest = rest[1:]
 	}
 	if wr.assigns {
-		rest = w.environment(rest)
+		rest = c.environment(rest)
 	}
 	switch {
 	case len(rest) == 0:
 		_, is := o.get(strings.Fields(wr.shell)...)
 		if is || wr.shell == "*" {
-			w.reached(name, func() { w.argv([]arg{lit("sh", args[0].at)}, in) })
+			c.reached(c.name, func() { c.argv([]arg{lit("sh", c.at())}, c.in) })
 		}
 	case wr.join != "" && !given(o, wr.join):
-		w.shellText(inner{text: joined(rest), via: name, kind: opaqueShell, in: in})
+		c.shellText(inner{text: joined(rest), via: c.name, kind: opaqueShell, in: c.in})
 	default:
-		w.reached(name, func() { w.argv(rest, in) })
+		c.reached(c.name, func() { c.argv(rest, c.in) })
 	}
 }
 
@@ -205,8 +205,8 @@ func given(o options, names string) bool {
 	return ok
 }
 
-// environment looks at the NAME=value words before a command, and returns the
-// rest.
+// environment looks at the NAME=value words before a command, and returns the words after
+// them.
 func (w *walker) environment(args []arg) []arg {
 	for len(args) > 0 {
 		name, value, ok := args[0].cut("=")
@@ -219,7 +219,7 @@ func (w *walker) environment(args []arg) []arg {
 	return args
 }
 
-// wrappers are the programs that run the command that follows their options.
+// wrappers are the wrappers, by name.
 var wrappers = map[string]*wrapper{
 	"sudo": {
 		grammar: grammar{
@@ -234,6 +234,7 @@ var wrappers = map[string]*wrapper{
 	"gosu":      {operands: 1},
 	"su-exec":   {operands: 1},
 	"setuidgid": {operands: 1},
+	"newgrp":    {operands: 1, shell: "*"},
 	"env": {
 		grammar: grammar{
 			short: "i0vu:C:S:a:",

@@ -20,7 +20,7 @@ func benchEngine(b *testing.B, o sandbox.Options) *sandbox.Engine {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := sandbox.New(c, r, o)
+	e := newEngine(c, r, o)
 	b.Cleanup(func() {
 		if err := e.Close(context.WithoutCancel(b.Context())); err != nil {
 			b.Error(err)

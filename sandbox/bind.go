@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -12,6 +11,9 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/sandboxbash/sandboxbash/internal/transfer"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // ForeignBindError says that a bound directory is another one in the session: the
@@ -22,27 +24,27 @@ type ForeignBindError struct {
 	Reason string
 }
 
+func (e *ForeignBindError) helps() (Hint, string) { return HintCopy, e.Dir }
+
 func (e *ForeignBindError) Error() string {
-	return fmt.Sprintf("the engine does not see the same %s as this process does: %s\n"+
-		"copy it into the session with --workspace copy:%[1]s, and take changes out with `sandboxbash session pull`; "+
-		"or give this process that directory of the engine's machine at the same path", e.Dir, e.Reason)
+	return fmt.Sprintf("the engine does not see the same %s as this process does: %s", e.Dir, e.Reason)
 }
 
-// place is where a directory lies: on which file system, and where in it. Two
-// places of one kernel are equal if and only if the directories are the same.
-type place struct{ device, path string }
+// location is where a directory lies: on which file system, and where in it. Two
+// locations of one kernel are equal if and only if the directories are the same.
+type location struct{ device, path string }
 
-// checkBind makes sure that the bound directory is the one that was meant. The
-// mount table tells it where the session runs on this kernel. Where it does not,
-// as with an engine in a virtual machine that shares directories, a file tells it
-// that is made in the directory for a moment.
-func (s *Session) checkBind(ctx context.Context, report string) error {
+// checkBind makes sure that the bound directory is the one that was meant. Where the
+// session runs on this kernel, the mount tables of both show it. Where they do not, as
+// with an engine in a virtual machine that shares directories, checkBind makes a file in
+// the directory for a moment and reads it in the session.
+func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
 	w := s.info.labels.Workspace
 	if w.Kind != WorkspaceBind {
 		return nil
 	}
-	if theirs, ok := placeIn(report, w.Target); ok {
-		if ours, ok := hostPlace(w.Dir); ok && ours == theirs {
+	if theirs, ok := locationIn(report, w.Target); ok {
+		if ours, ok := hostLocation(w.Dir); ok && ours == theirs {
 			return nil
 		}
 	}
@@ -53,12 +55,12 @@ func (s *Session) checkBind(ctx context.Context, report string) error {
 	defer os.Remove(probe.Name())
 	word := rand.Text()
 	_, err = io.WriteString(probe, word)
-	// The session's user reads it, who may be another one.
+	// The session's user reads it, and need not be the one that this process runs as.
 	if err = errors.Join(err, probe.Chmod(0o644), probe.Close()); err != nil {
 		return fmt.Errorf("try whether the engine sees %s: %w", w.Dir, err)
 	}
 	var got bytes.Buffer
-	err = s.receive(ctx, path.Join(w.Target, filepath.Base(probe.Name())), func(_ *tar.Header, r io.Reader) error {
+	err = s.receive(ctx, path.Join(w.Target, filepath.Base(probe.Name())), func(_ transfer.Entry, r io.Reader) error {
 		_, err := io.Copy(&got, io.LimitReader(r, int64(len(word))+1))
 		return err
 	})
@@ -71,48 +73,47 @@ func (s *Session) checkBind(ctx context.Context, report string) error {
 	return &ForeignBindError{Dir: w.Dir, Reason: "a file that was made here is not there"}
 }
 
-// placeIn returns where a mount of the session lies, by the posture report.
-func placeIn(report, target string) (place, bool) {
-	var found place
+// locationIn returns where a mount of the session lies, by the posture report.
+func locationIn(report wire.Posture, target string) (location, bool) {
+	var found location
 	ok := false
-	for line := range strings.Lines(report) {
-		value, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "place=")
-		if f := strings.Fields(value); is && len(f) == 3 && unescapeMount(f[0]) == target {
-			found, ok = place{f[1], unescapeMount(f[2])}, true // a later mount is above an earlier one
+	for _, fact := range report {
+		if m, is := fact.Mount(); is && fact.Key == wire.FactPlace && m.Target == target {
+			found, ok = location{m.Device, m.Root}, true // a later mount is above an earlier one
 		}
 	}
 	return found, ok
 }
 
-// hostPlace returns where a directory of this machine lies, false if there is no
+// hostLocation returns where a directory of this machine lies, false if there is no
 // mount table.
-func hostPlace(dir string) (place, bool) {
+func hostLocation(dir string) (location, bool) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return place{}, false
+		return location{}, false
 	}
 	dir, err = filepath.EvalSymlinks(dir)
 	if err != nil {
-		return place{}, false
+		return location{}, false
 	}
-	return placeOf(string(table), dir)
+	return locationOf(string(table), dir)
 }
 
-// placeOf looks a path without links up in a table of proc_pid_mountinfo(5).
-func placeOf(table, dir string) (place, bool) {
-	var found place
+// locationOf looks a path without links up in a table of proc_pid_mountinfo(5).
+func locationOf(table, dir string) (location, bool) {
+	var found location
 	longest := -1
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
 		if len(f) < 6 {
 			continue
 		}
-		at := unescapeMount(f[4])
+		at := wire.UnescapeMount(f[4])
 		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(at, "/"))
 		if !ok || rest != "" && rest[0] != '/' || len(at) < longest {
 			continue
 		}
-		found, longest = place{f[2], path.Join(unescapeMount(f[3]), rest)}, len(at)
+		found, longest = location{f[2], path.Join(wire.UnescapeMount(f[3]), rest)}, len(at)
 	}
 	return found, longest >= 0
 }
@@ -125,6 +126,5 @@ func GitCredentials(dir string) bool {
 		return false
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxGitConfig))
-	return err == nil && !bytes.Equal(b, cleanGitConfig(b))
+	return transfer.GitCredentials(f)
 }

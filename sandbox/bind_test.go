@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -22,23 +21,23 @@ func TestPlaceOf(t *testing.T) {
 `
 	for _, test := range []struct {
 		dir  string
-		want place
+		want location
 	}{
-		{"/", place{"8:1", "/"}},
-		{"/etc/x", place{"8:1", "/etc/x"}},
-		{"/home", place{"8:2", "/home"}},
-		{"/home/me", place{"8:2", "/home/me"}},
-		{"/home/me/work/a", place{"8:1", "/srv/my work/a"}},
-		{"/home/me/workers", place{"8:2", "/home/me/workers"}},
-		{"/tmp/a", place{"0:99", "/a"}}, // the later mount is above
-		{"/tmpfiles", place{"8:1", "/tmpfiles"}},
+		{"/", location{"8:1", "/"}},
+		{"/etc/x", location{"8:1", "/etc/x"}},
+		{"/home", location{"8:2", "/home"}},
+		{"/home/me", location{"8:2", "/home/me"}},
+		{"/home/me/work/a", location{"8:1", "/srv/my work/a"}},
+		{"/home/me/workers", location{"8:2", "/home/me/workers"}},
+		{"/tmp/a", location{"0:99", "/a"}}, // the later mount is above
+		{"/tmpfiles", location{"8:1", "/tmpfiles"}},
 	} {
-		if got, ok := placeOf(table, test.dir); !ok || got != test.want {
-			t.Errorf("placeOf(%s) = %v, %v; want %v", test.dir, got, ok, test.want)
+		if got, ok := locationOf(table, test.dir); !ok || got != test.want {
+			t.Errorf("locationOf(%s) = %v, %v; want %v", test.dir, got, ok, test.want)
 		}
 	}
-	if got, ok := placeOf("", "/"); ok {
-		t.Errorf("placeOf(no table) = %v; want none", got)
+	if got, ok := locationOf("", "/"); ok {
+		t.Errorf("locationOf(no table) = %v; want none", got)
 	}
 }
 
@@ -64,10 +63,10 @@ func TestForeignBind(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			docker := newFakeDocker(t)
-			docker.report = test.report
+			d := newFakeEngine(t)
+			d.report = test.report
 			probed := false
-			docker.pull = func(at string) []byte {
+			d.pull = func(at string) []byte {
 				probed = true
 				if path.Dir(at) != "/w" || !test.shared {
 					return archiveOf(t, "other", "of the engine's machine")
@@ -78,14 +77,14 @@ func TestForeignBind(t *testing.T) {
 				}
 				return archiveOf(t, path.Base(at), string(text))
 			}
-			e := New(docker, &fakeImages{}, Options{})
+			e := New(d, &fakeImages{}, Options{})
 			s, err := e.Start(t.Context(), Spec{Profile: Dev, Workspace: Workspace{Kind: WorkspaceBind, Dir: dir, Target: "/w"}})
 			var foreign *ForeignBindError
 			if errors.As(err, &foreign) != test.foreign || (err != nil) != test.foreign || probed != test.probed {
 				t.Errorf("Start() = %v, with a file to try: %v; want a ForeignBindError: %v, and a file: %v", err, probed, test.foreign, test.probed)
 			}
-			if test.foreign && !strings.Contains(err.Error(), "--workspace copy:"+dir) {
-				t.Errorf("%q does not say what to do", err)
+			if hint, about := HintOf(err); test.foreign && (hint != HintCopy || about != dir) {
+				t.Errorf("HintOf(%v) = %q, %q; want a copy of %s", err, hint, about, dir)
 			}
 			if s != nil {
 				if err := s.Stop(t.Context()); err != nil {
@@ -95,8 +94,8 @@ func TestForeignBind(t *testing.T) {
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("left in the directory: %v, %v", left, err)
 			}
-			if len(docker.containers) > 0 {
-				t.Errorf("containers left: %v", docker.containers)
+			if left := d.left(); len(left) > 0 {
+				t.Errorf("sessions left: %v", left)
 			}
 			if err := e.Close(t.Context()); err != nil {
 				t.Error(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -50,13 +50,16 @@ func overlay(base, more []string) []string {
 	return all
 }
 
-// InputError is a command that cannot be run as it was given. Nothing ran.
+// InputError is a command or a session that cannot be had as it was given. Nothing ran.
 type InputError struct {
-	Field string // "script", "env", "cwd", "shell", "timeout", "argument"
+	Field string // "script", "env", "cwd", "shell", "timeout", "argument"; "session", "cpus", "runtime"
 	Text  string
+	err   error // what it was made of, if anything
 }
 
 func (e *InputError) Error() string { return e.Text }
+
+func (e *InputError) Unwrap() error { return e.err }
 
 func badInput(field, format string, args ...any) *InputError {
 	return &InputError{Field: field, Text: fmt.Sprintf(format, args...)}

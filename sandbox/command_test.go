@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -77,7 +77,7 @@ func TestCommandCheck(t *testing.T) {
 func TestRunRefusedBeforeAnything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		rules, _, err := policy.New(policy.Options{Checks: []string{"rm"}})
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestRunRefusedBeforeAnything(t *testing.T) {
 			ran += string(req.Script)
 			f.answer(nil)
 		}
-		d.took()
+		d.Took()
 		if _, err := s.Run(t.Context(), Command{Script: " "}); !isInput(err) {
 			t.Errorf("Run(blank) = %v; want an InputError", err)
 		}
@@ -104,7 +104,7 @@ func TestRunRefusedBeforeAnything(t *testing.T) {
 		if _, err := s.Run(t.Context(), Command{Script: "x", Output: sink.Options{Limit: -1}}); err == nil {
 			t.Error("Run(output limit -1) = nil; want an error")
 		}
-		if calls := d.took(); len(calls) > 0 || ran != "" {
+		if calls := d.Took(); len(calls) > 0 || ran != "" {
 			t.Errorf("the engine was asked for %q, %q ran; want nothing", calls, ran)
 		}
 		if res, err := s.Run(t.Context(), Command{Script: "good"}); err != nil || ran != "good" || res.Session != s.ID() || res.Policy.Verdict != policy.Allow {
@@ -126,7 +126,7 @@ func isInput(err error) bool {
 func TestCommandRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		_, s := start(t, d, Spec{User: &User{1234, 50}})
 		defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
 		var got wire.Request
@@ -166,7 +166,7 @@ func TestCommandRequest(t *testing.T) {
 func TestRunOutputLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		_, s := start(t, d, Spec{})
 		defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
 		d.on = func(f *fakeRunner, _ wire.Request) { f.send(wire.TypeStdout, make([]byte, 100)) }
@@ -180,12 +180,30 @@ func TestRunOutputLimit(t *testing.T) {
 	})
 }
 
+// A kill of which something is left goes to the next rung.
+func TestRunTimeoutUnproved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeEngine(t)
+		_, s := start(t, d, Spec{})
+		defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
+		d.on = func(*fakeRunner, wire.Request) {}
+		d.onKill = func(f *fakeRunner, _ wire.Kill) {
+			f.send(wire.TypeExit, wire.Exit{Seq: f.current.Seq, Signal: 9, Rung: wire.RungKill, Left: 1}.Append(nil))
+		}
+		res, err := s.Run(t.Context(), Command{Script: "sleep", Timeout: 2 * time.Second})
+		if r := res.Receipt(); err != nil || res.Reason != exec.TimedOut || res.Killed != killedReset || !r.Proved {
+			t.Errorf("Run() = %+v, %+v, %v; want timed-out by a reset, proved", res, r, err)
+		}
+	})
+}
+
 // The timeout's own rungs are named in the result.
 func TestRunTimeout(t *testing.T) {
 	t.Parallel()
-	for rung, killed := range map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungStuck: "stuck"} {
+	for rung, killed := range map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill"} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newFakeDocker(t)
+			d := newFakeEngine(t)
 			_, s := start(t, d, Spec{})
 			defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
 			d.on = func(*fakeRunner, wire.Request) {}

@@ -1,11 +1,12 @@
 package sandbox
 
 import (
-	"crypto/sha256"
+	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,60 +14,86 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxbash/sandboxbash/engine"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Labels of a session's container. An image can carry any of them, so they are
-// never believed alone: see ours.
+// Labels of a session, besides those of the engine's own.
 const (
-	LabelSession = "sandboxbash.session" // the session's id
 	labelOwner   = "sandboxbash.owner"   // the process that has made it
 	labelLease   = "sandboxbash.lease"   // a duration
 	labelCreated = "sandboxbash.created" // RFC 3339, by the creating host's clock
 	labelShape   = "sandboxbash.spec"    // JSON
-	labelDigest  = "sandboxbash.digest"  // of the whole shape
 	labelKey     = "sandboxbash.jobkey"  // what the records of jobs are sealed with
-	labelRole    = "sandboxbash.role"    // set by images on what it makes, and on session containers to shadow an image's own
-)
-
-const (
-	namePrefix   = "sandboxbash-"
-	runnerDir    = "/.sandboxbash"
-	runnerPath   = runnerDir + "/runner"
-	runnerVolume = "sandboxbash-runner-" // and a content hash
-	programsDir  = "/usr"                // images.ProgramsDir
 )
 
 // serveCommand is the constant command line of every exec of a session.
-func serveCommand() []string { return []string{runnerPath, "serve"} }
+func serveCommand() []string { return append([]string{engine.RunnerPath}, wire.VerbServe.Command()...) }
 
-// containerShape is the whole container of a session.
-func containerShape(id string, spec Spec, p provision, l labelSpec, now time.Time) engine.Container {
-	c := engine.Container{
-		Name: namePrefix + id, Image: p.image.ID, Network: string(spec.Network),
-		Runtime: spec.Runtime, ShmBytes: 64 << 20, Spec: ociSpec(spec, p, id),
+// shapeOf is the session to provision, but for its labels.
+func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
+	w := engine.Workspace{Target: spec.Workspace.Target, Size: spec.Limits.Disk}
+	if spec.Workspace.Kind == WorkspaceBind {
+		w = engine.Workspace{Target: spec.Workspace.Target, Bind: spec.Workspace.Dir, ReadOnly: spec.Workspace.ReadOnly}
 	}
-	c.Labels = map[string]string{
-		LabelSession: id,
-		labelOwner:   self().String(),
-		labelLease:   spec.Lease.String(),
-		labelCreated: now.UTC().Format(time.RFC3339Nano),
-		labelShape:   l.encode(),
-		labelDigest:  digestOf(c.Spec),
-		labelKey:     newKey(),
-		labelRole:    "session",
+	draft := maps.Clone(keepLabels(spec))
+	draft[labelLease] = spec.Lease.String()
+	draft[labelShape] = labelSpec{
+		Image: spec.Image, Profile: spec.Profile, User: *spec.User, Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace,
+	}.encode()
+	return engine.Shape{
+		ID: id, Confinement: confinement(spec, mounts(spec)), Image: p.image, Account: spec.account(), Workspace: w, Records: wire.JobsDir,
+		Programs: spec.readsPrograms(), Names: spec.names(), Made: madeLabels(time.Now()), Draft: draft,
 	}
-	return c
 }
 
-// digestOf is over the values of a shape: two equal shapes have the same.
-func digestOf(shape specs.Spec) string {
-	b, err := json.Marshal(shape)
-	if err != nil {
-		panic(err) // plain fields only: cannot happen
+// confinement is what PID 1 and the runners are given.
+func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
+	return engine.Confinement{
+		Exact: spec.Profile == Strict, Network: string(spec.Network), Runtime: spec.Runtime, ShmBytes: 64 << 20, DNS: dns(spec.Network),
+		Spec: ociSpec(spec, mounts),
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+}
+
+// labelsOf is what the label labelShape says of a session.
+func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
+	return labelSpec{
+		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
+		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
+		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape,
+	}
+}
+
+// madeLabels say who has made something, and when.
+func madeLabels(now time.Time) map[string]string {
+	return map[string]string{labelOwner: self().String(), labelCreated: now.UTC().Format(time.RFC3339Nano)}
+}
+
+// sessionLabels are all labels of a session. Those that it has no value for are set all
+// the same: an engine may take labels from the image too.
+func sessionLabels(spec Spec, l labelSpec, now time.Time) map[string]string {
+	labels := madeLabels(now)
+	maps.Copy(labels, keepLabels(spec))
+	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), newKey(), ""
+	for _, key := range []string{labelSince, labelCause, labelBytes, labelEntries} {
+		labels[key] = "" // of kept workspaces only
+	}
+	return labels
+}
+
+// newKey makes a key for sealing the records of a session's jobs.
+func newKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	return hex.EncodeToString(key)
+}
+
+// decodeKey returns nil if text is not a key.
+func decodeKey(text string) []byte {
+	key, err := hex.DecodeString(text)
+	if err != nil || len(key) == 0 {
+		return nil
+	}
+	return key
 }
 
 // capabilities of PID 1 and the runners. Commands of profile strict have none:
@@ -74,7 +101,9 @@ func digestOf(shape specs.Spec) string {
 func capabilities(p Profile) []string {
 	caps := []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 	if p == Dev {
-		caps = append(caps, "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
+		// Commands do not have CAP_AUDIT_WRITE: runners give it up before they fork. A process
+		// that has it cannot be traced by one that has not.
+		caps = append(caps, "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
 	}
 	return caps
 }
@@ -90,9 +119,40 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
+// resolverOptions are those of resolv.conf(5). An engine adds its machine's own
+// where none are given. musl waits for the timeout where nothing listens.
+var resolverOptions = []string{"timeout:1", "attempts:2"}
+
+// dns keeps the engine's machine's name servers and search list out of a session
+// that cannot reach them: a look-up asks the session's own loopback and fails at once.
+// resolv.conf is fixed when a container is created.
+func dns(n Network) *engine.DNS {
+	if n != NetworkNone {
+		return nil
+	}
+	return &engine.DNS{Servers: []string{"127.0.0.1"}, Search: []string{"."}, Options: resolverOptions}
+}
+
+// sysctls are of the container's own namespaces, and fixed when it is created.
+// What they bound in its IPC namespace lives on when its makers are killed: it must
+// not take the memory that the next command needs, nor, for message queues of
+// POSIX, what the kernel grants to all processes of a uid together.
+func sysctls(l Limits) map[string]string {
+	shm := quarter(l.Memory)
+	return map[string]string{
+		wire.UnprivilegedPorts:  "0", // commands may listen on every port of their own network
+		"kernel.shmmax":         strconv.FormatInt(shm, 10),
+		"kernel.shmall":         strconv.FormatInt(shm/pageSize, 10),
+		"kernel.msgmni":         "256", // of 16 KiB each
+		"fs.mqueue.queues_max":  "2",   // of 80 KiB each; RLIMIT_MSGQUEUE is 800 KiB for the uid
+		"fs.mqueue.msg_max":     "10",
+		"fs.mqueue.msgsize_max": "8192",
+	}
+}
+
 const cpuPeriod = 100_000 // microseconds; the kernel's default CFS period
 
-func ociSpec(spec Spec, p provision, id string) specs.Spec {
+func ociSpec(spec Spec, mounts []specs.Mount) specs.Spec {
 	oom := 500 // the container dies before the engine and the host's own
 	swappiness := uint64(0)
 	quota := int64(math.Round(spec.Limits.CPUs * cpuPeriod))
@@ -102,7 +162,8 @@ func ociSpec(spec Spec, p provision, id string) specs.Spec {
 		Hostname: "sandbox",
 		Root:     &specs.Root{Readonly: spec.Profile == Strict},
 		Process: &specs.Process{
-			Args:            []string{runnerPath, "init", "--lease", spec.Lease.String()},
+			Args: append([]string{engine.RunnerPath}, wire.VerbInit.Command(&wire.InitArgs{Lease: spec.Lease, User: spec.User.UID})...),
+
 			Cwd:             "/",
 			Env:             []string{"PATH=" + standardPath},
 			NoNewPrivileges: true,
@@ -113,13 +174,17 @@ func ociSpec(spec Spec, p provision, id string) specs.Spec {
 				{Type: "RLIMIT_CORE"},
 				{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
 				{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: 64 << 20},
+				// The kernel counts for the uid, whatever the container: what is beyond this
+				// stays for the processes of the engine's machine that have it too.
+				{Type: "RLIMIT_SIGPENDING", Soft: 4096, Hard: 4096},
 			},
 		},
-		Mounts: mounts(spec, p, id),
+		Mounts: mounts,
 		Linux: &specs.Linux{
 			Seccomp:       seccomp(spec.Profile),
 			MaskedPaths:   maskedPaths,
 			ReadonlyPaths: readonlyPaths,
+			Sysctl:        sysctls(limits),
 			Resources: &specs.LinuxResources{
 				Memory: &specs.LinuxMemory{Limit: &limits.Memory, Swap: &limits.Memory, Swappiness: &swappiness},
 				CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period},
@@ -129,68 +194,30 @@ func ociSpec(spec Spec, p provision, id string) specs.Spec {
 	}
 }
 
-func mounts(spec Spec, p provision, id string) []specs.Mount {
-	own := fmt.Sprintf("uid=%d,gid=%d", spec.User.UID, spec.User.GID)
+// mounts are those in memory.
+func mounts(spec Spec) []specs.Mount {
 	tmpfs := func(at, options string) specs.Mount {
 		return specs.Mount{Type: "tmpfs", Destination: at, Options: strings.Split("rw,nosuid,nodev,"+options, ",")}
 	}
 	all := []specs.Mount{
-		// NoCopy: only a container of our own runner image ever fills this volume.
-		{Type: "volume", Source: p.runner, Destination: runnerDir, Options: []string{"ro", "nocopy"}},
-		tmpfs("/tmp", "exec,"+tmpfsSize(spec.Limits.Memory)+",nr_inodes=200k,mode=1777"),
+		tmpfs("/tmp", fmt.Sprintf("exec,size=%d,nr_inodes=200k,mode=1777", spec.Limits.Tmp)),
 		tmpfs("/run", "noexec,size=16m,mode=755"),
-		{Type: "volume", Source: namePrefix + id + jobsSuffix, Destination: wire.JobsDir, Options: []string{"nocopy"}},
-	}
-	if p.programs != "" {
-		all = append(all, specs.Mount{Type: "volume", Source: p.programs, Destination: programsDir, Options: []string{"ro", "nocopy"}})
 	}
 	if spec.Profile == Strict {
-		all = append(all, tmpfs("/home/agent", "exec,"+tmpfsSize(spec.Limits.Memory)+",nr_inodes=200k,mode=700,"+own))
+		all = append(all, tmpfs(strictHome, fmt.Sprintf("exec,size=%d,nr_inodes=200k,mode=700,uid=%d,gid=%d", spec.Limits.Home, spec.User.UID, spec.User.GID)))
 	}
-	w := spec.Workspace
-	if w.Kind == WorkspaceBind {
-		m := specs.Mount{Type: "bind", Source: w.Dir, Destination: w.Target}
-		if w.ReadOnly {
-			m.Options = []string{"ro"}
-		}
-		return append(all, m)
-	}
-	return append(all, specs.Mount{Type: "volume", Source: namePrefix + id, Destination: w.Target, Options: []string{"nocopy"}})
+	return all
 }
 
-// tmpfsSize is a quarter of the memory, which such files count as, at most 512 MiB:
-// a session whose files have taken all memory could not even remove them.
-func tmpfsSize(memory int64) string {
-	return fmt.Sprintf("size=%dm", min(512, max(1, memory>>20/4)))
-}
-
-// ours reports whether a container is a session of ours and which. An image can
-// carry our labels, and anybody can choose a name: it takes both, our
-// entrypoint, and our runner mounted read-only where that entrypoint lies.
-func ours(c engine.ContainerState) (id string, ok bool) {
-	id = c.Labels[LabelSession]
-	if !validID(id) || c.Name != namePrefix+id {
-		return "", false
-	}
-	if len(c.Entrypoint) < 2 || c.Entrypoint[0] != runnerPath || c.Entrypoint[1] != "init" {
-		return "", false
-	}
-	for _, m := range c.Mounts {
-		if m.Type == "volume" && m.Target == runnerDir && m.ReadOnly && strings.HasPrefix(m.Source, runnerVolume) {
-			return id, true
-		}
-	}
-	return "", false
+// quarter is a quarter of the memory in whole MiB, at most 512 MiB: the default for
+// what counts as memory and stays when the processes are gone. A session whose files
+// have taken all memory could not even remove them.
+func quarter(memory int64) int64 {
+	return min(512, max(1, memory>>20/4)) << 20
 }
 
 // newID returns a session id: a UUID of version 7, which sorts by time.
 func newID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
-}
-
-// validID reports whether id has the form of newID's.
-func validID(id string) bool {
-	u, err := uuid.Parse(id)
-	return err == nil && u.String() == id
 }

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 const (
@@ -33,12 +34,12 @@ func RetryPause(try int) time.Duration {
 // reopenPause is before watching a session's jobs again whose watch has ended.
 const reopenPause = time.Second
 
-// Deliver tells the ends of an owner's jobs, those that ended before it was called
-// included, until ctx ends or the session is gone: hand is called with each job
-// that nobody has acknowledged, and again after a pause as long as it fails. When
+// Deliver reports the ends of an owner's jobs, including those that ended before it was
+// called, until ctx ends or the session is gone: hand is called with each job
+// that has not been acknowledged, and again after a pause as long as it fails. When
 // it has not failed the job is acknowledged. Of all processes that deliver to one
 // owner in a session, one does at a time; the next takes over when it ends. So
-// each job is told once, and twice only if a process dies between hand and the
+// each job is reported once, and twice only if a process dies between hand and the
 // acknowledgement. hand may be called concurrently for different jobs.
 func (s *Session) Deliver(ctx context.Context, owner string, hand func(context.Context, *Job) error) error {
 	d := deliverer{session: s, owner: owner, hand: hand, busy: map[string]bool{}}
@@ -54,7 +55,7 @@ func (s *Session) Deliver(ctx context.Context, owner string, hand func(context.C
 		if gone != nil {
 			return fmt.Errorf("session %s: jobs: %w", s.ID(), gone)
 		}
-		if info.Status != "running" && info.Status != "paused" {
+		if info.Status != engine.StatusRunning && info.Status != engine.StatusPaused {
 			return fmt.Errorf("session %s: jobs: its container is %s: %w", s.ID(), info.Status, err)
 		}
 		select {
@@ -75,8 +76,8 @@ type deliverer struct {
 	busy map[string]bool // guarded by mu; tags of the jobs that are being told, or have been
 }
 
-// watch tells ends as long as the session's side of the watch lives. Its being
-// there is what keeps others of the same owner waiting.
+// watch reports ends as long as the runner's side of the watch lives. While it does,
+// other processes that deliver to the same owner wait.
 func (d *deliverer) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,9 +85,7 @@ func (d *deliverer) watch(ctx context.Context) error {
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
-		for range news {
-			d.look(ctx)
-		}
+		d.lookAt(ctx, news)
 	}()
 	sum := sha256.Sum256([]byte(d.owner))
 	q := wire.JobQuery{Verb: wire.JobWatch, Watch: hex.EncodeToString(sum[:8])}
@@ -98,7 +97,7 @@ func (d *deliverer) watch(ctx context.Context) error {
 	return err
 }
 
-// signal is a writer that tells that something was written.
+// signal is a writer that signals each write.
 type signal chan<- struct{}
 
 func (s signal) Write(p []byte) (int, error) {
@@ -109,11 +108,32 @@ func (s signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// lookAt looks at the jobs whenever there is news, and again after a pause where
+// that has failed: there need not be other news.
+func (d *deliverer) lookAt(ctx context.Context, news <-chan struct{}) {
+	var again <-chan time.Time
+	for failed := 0; ; {
+		select {
+		case _, more := <-news:
+			if !more {
+				return
+			}
+		case <-again:
+		}
+		if again = nil; d.look(ctx) == nil || ctx.Err() != nil {
+			failed = 0
+			continue
+		}
+		failed++
+		again = time.After(RetryPause(failed))
+	}
+}
+
 // look begins to tell what is new.
-func (d *deliverer) look(ctx context.Context) {
+func (d *deliverer) look(ctx context.Context) error {
 	all, err := d.session.Jobs(ctx, "")
 	if err != nil {
-		return // the watch ends as well, or the next news comes
+		return err
 	}
 	for _, info := range all {
 		if info.Owner != d.owner || info.Told || info.State == JobRunning || info.State == JobUnknown {
@@ -127,6 +147,7 @@ func (d *deliverer) look(ctx context.Context) {
 			d.helper.Go(func() { d.tell(ctx, &Job{session: d.session, info: info}) })
 		}
 	}
+	return nil
 }
 
 // tell hands one job over until that works.

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
@@ -134,7 +137,7 @@ func TestOOMOfACommand(t *testing.T) {
 	}
 }
 
-// ownVolume is Images with a runner volume of the test's own: other tests use
+// ownVolume is a Store with a runner volume of the test's own: other tests use
 // the genuine one at the same time.
 type ownVolume struct {
 	*images.Resolver
@@ -195,8 +198,30 @@ func TestRunnerVolumePruned(t *testing.T) {
 		refills++
 		cli(t, "run", "--rm", "--network=none", "-v", own.volume+":/to", "-v", volume+":/from:ro,nocopy", string(host.ID), "cp", "/from/runner", "/to/runner")
 	}
-	s := startWith(t, client, own, sandbox.Spec{Image: hostile})
+	s := startIn(t, client, sandbox.New(docker.NewEngine(client, own), resolver, sandbox.Options{}), sandbox.Spec{Image: hostile})
 	if got := script(t, s, "ls; head -c 4 /.sandboxbash/runner | tail -c 3"); got != "ELF" || refills != 1 {
 		t.Errorf("in the session: %q after %d refills; want only our runner after 1", got, refills)
+	}
+}
+
+// After a reset the user has a home again.
+func TestHomeAfterReset(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	const look = "stat -c %a:%u ~; cat ~/.gitconfig; git init -q g && cd g && git commit -q --allow-empty -m x && git log --format=%an"
+	want := script(t, s, look)
+	script(t, s, "rm -r g")
+	done := begin(t.Context(), t, s, sandbox.Command{Script: "echo ready; sleep 1000", Timeout: 2 * time.Second}, "ready")
+	_, runners := onHost(t, s)
+	for _, pid := range runners {
+		if out, err := osexec.CommandContext(t.Context(), "kill", "-STOP", strconv.Itoa(pid)).CombinedOutput(); err != nil {
+			t.Fatalf("kill -STOP: %v\n%s", err, out)
+		}
+	}
+	if e := <-done; e.err != nil || e.res.Killed != "reset" || e.took > 7*time.Second {
+		t.Fatalf("Run() with a stopped runner = %+v, %v after %s; want a reset by 7s", e.res.Status, e.err, e.took)
+	}
+	if got := script(t, s, look); got != want {
+		t.Errorf("the home after a reset: %q; want %q", got, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
@@ -35,7 +36,7 @@ func another(t *testing.T, s *sandbox.Session) *sandbox.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := sandbox.New(client, resolver, sandbox.Options{})
+	e := newEngine(client, resolver, sandbox.Options{})
 	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
 	other, err := e.Open(t.Context(), s.ID())
 	if err != nil {
@@ -158,6 +159,39 @@ func TestEngineJobForkBomb(t *testing.T) {
 	}
 }
 
+// A session whose jobs have all the processes there may be can be asked what runs in it,
+// by another program too, and one job can be ended without the others.
+func TestEngineJobsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{Limits: sandbox.Limits{Pids: 96}})
+	other := job(t, s, "exec sleep 600", 0)
+	full := job(t, s, `exec perl -e 'while (defined(my $p = fork)) { if (!$p) { exec "sleep", "600" } } $| = 1; print "ready\n"; sleep 600'`, 0)
+	awaitOutput(t, full)
+	s = another(t, s) // the first one has a runner already, which needs no room
+	if procs, err := s.Processes(t.Context()); err != nil || len(procs) < 20 {
+		t.Errorf("Processes() = %d, %v; want what fills the session", len(procs), err)
+	}
+	all, err := another(t, s).Jobs(t.Context(), "")
+	if err != nil || len(all) != 2 || all[0].State != sandbox.JobRunning || all[1].State != sandbox.JobRunning {
+		t.Errorf("Jobs() = %+v, %v; want both running", all, err)
+	}
+	full, err = another(t, s).Job(t.Context(), "", full.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := full.Kill(t.Context())
+	if r := info.Receipt(); err != nil || info.Reason != exec.Cancelled || r == nil || !r.Proved || r.Survivors != 0 {
+		t.Errorf("Kill() = %+v, %v; want the job cancelled, and proved", info, err)
+	}
+	if info, err := other.Now(t.Context()); err != nil || info.State != sandbox.JobRunning {
+		t.Errorf("the other job is %s, %v; want it to run", info.State, err)
+	}
+	use, err := dockertest.Connect(t).ContainerUsage(t.Context(), engine.ContainerID(s.Info().Container))
+	if err != nil || use.PidsLimit != 96 {
+		t.Errorf("the limit is %d, %v; want it as it was", use.PidsLimit, err)
+	}
+}
+
 // What is shown of a job is scrubbed; the file inside is not.
 func TestEngineJobSecrets(t *testing.T) {
 	t.Parallel()
@@ -174,7 +208,7 @@ func TestEngineJobSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startIn(t, client, sandbox.New(client, resolver, sandbox.Options{Secrets: secrets, Artifacts: store}), sandbox.Spec{})
+	s := startIn(t, client, newEngine(client, resolver, sandbox.Options{Secrets: secrets, Artifacts: store}), sandbox.Spec{})
 	j := job(t, s, "printf canary-; sleep 0.2; echo canary-canary", 0)
 	if _, err := j.Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func storing(t *testing.T) (*docker.Client, *sandbox.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, sandbox.New(client, resolver, sandbox.Options{Artifacts: store, Ahead: 1})
+	return client, newEngine(client, resolver, sandbox.Options{Artifacts: store, Ahead: 1})
 }
 
 // integrityRuns is how often an artifact must equal its command's output: 100 of

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/internal/screen"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
@@ -329,9 +329,9 @@ func TestTerminalTail(t *testing.T) {
 func TestTerminalWithoutHost(t *testing.T) {
 	t.Parallel()
 	client := dockertest.Connect(t)
-	e := sandbox.New(client, resolver(t, client), sandbox.Options{})
+	e := newEngine(client, resolver(t, client), sandbox.Options{})
 	s := startIn(t, client, e, sandbox.Spec{Lease: time.Minute})
-	other, err := sandbox.New(client, resolver(t, client), sandbox.Options{}).Open(t.Context(), s.ID())
+	other, err := newEngine(client, resolver(t, client), sandbox.Options{}).Open(t.Context(), s.ID())
 	if err != nil {
 		t.Fatal(err)
 	}

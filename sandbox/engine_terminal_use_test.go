@@ -10,7 +10,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/internal/screen"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -162,7 +162,7 @@ func TestTerminalSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startIn(t, client, sandbox.New(client, resolver(t, client), sandbox.Options{Secrets: masks}), sandbox.Spec{})
+	s := startIn(t, client, newEngine(client, resolver(t, client), sandbox.Options{Secrets: masks}), sandbox.Spec{})
 	var live lockedBuffer
 	c := sandbox.Command{Script: `printf '%90s' x; echo s3cr3t-value-of-a-token; printf '\033]0;s3cr3t-value-of-a-token\007'; echo end; read x`}
 	term := terminal(t, s, c, sandbox.TerminalOptions{Size: screen.Size{Cols: 100, Rows: 24}})

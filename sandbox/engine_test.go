@@ -43,9 +43,14 @@ func resolver(t *testing.T, client *docker.Client) *images.Resolver {
 	return r
 }
 
-func startWith(t *testing.T, client *docker.Client, imgs sandbox.Images, spec sandbox.Spec) *sandbox.Session {
+// newEngine owns sessions on a Docker engine.
+func newEngine(client *docker.Client, r *images.Resolver, opts sandbox.Options) *sandbox.Engine {
+	return sandbox.New(docker.NewEngine(client, r), r, opts)
+}
+
+func startWith(t *testing.T, client *docker.Client, imgs *images.Resolver, spec sandbox.Spec) *sandbox.Session {
 	t.Helper()
-	return startIn(t, client, sandbox.New(client, imgs, sandbox.Options{}), spec)
+	return startIn(t, client, newEngine(client, imgs, sandbox.Options{}), spec)
 }
 
 func startIn(t *testing.T, client *docker.Client, e *sandbox.Engine, spec sandbox.Spec) *sandbox.Session {

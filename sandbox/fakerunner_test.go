@@ -6,26 +6,20 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/sandboxbash/sandboxbash/engine"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
-
-// fakeStream is the host's end.
-type fakeStream struct{ net.Conn }
-
-func (fakeStream) CloseWrite() error { return nil }
-func (fakeStream) ID() engine.ExecID { return "e1" }
-func (fakeStream) Stderr() string    { return "" }
 
 // fakeRunner speaks the runner's side of the protocol.
 type fakeRunner struct {
-	docker    *fakeDocker
-	container engine.ContainerID
-	conn      net.Conn
-	in        *wire.Reader
-	out       chan []byte // two writers of a pipe would wait for a mutex, which stops a bubble's clock
-	done      chan struct{}
+	engine  *fakeEngine
+	session string // id
+	conn    net.Conn
+	in      *wire.Reader
+	out     chan []byte // two writers of a pipe would wait for a mutex, which stops a bubble's clock
+	done    chan struct{}
 
 	request []byte
 	stdin   []byte // of the request under way
@@ -52,14 +46,13 @@ func (f *fakeRunner) send(kind wire.Type, payload []byte) {
 func (f *fakeRunner) serve() {
 	defer close(f.done)
 	defer f.conn.Close()
+	f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
 	for {
 		kind, payload, err := f.in.Next()
 		if err != nil {
 			return
 		}
 		switch kind {
-		case wire.TypeOpen:
-			f.send(wire.TypeHello, wire.Hello{Version: wire.Version, PID: 2, Bash: true, Shell: true}.Append(nil))
 		case wire.TypePart, wire.TypeRequest:
 			f.request = append(f.request, payload...)
 			if kind == wire.TypeRequest {
@@ -69,15 +62,22 @@ func (f *fakeRunner) serve() {
 			f.stdin = append(f.stdin, payload...)
 			f.send(wire.TypeTaken, wire.Taken{Seq: f.current.Seq, Bytes: uint64(len(payload))}.Append(nil))
 		case wire.TypeStdinEnd:
-			if f.docker.jobs != nil && slices.Equal(f.current.Args, []string{"jobs"}) {
-				f.docker.jobs(f)
+			if f.current.Args[0] == "pull" || f.engine.stopped {
+				continue // it reads nothing, and has answered; or it does not answer
+			}
+			if f.engine.jobs != nil && slices.Equal(f.current.Args, wire.VerbJobs.Command()) {
+				f.engine.jobs(f)
 				continue
 			}
 			f.answer(fmt.Appendf(nil, "%x\n", sha256.Sum256(f.stdin)))
+		case wire.TypePing:
+			if f.engine.stopped { // the runner is not
+				f.send(wire.TypePong, nil)
+			}
 		case wire.TypeKill:
 			kill, err := wire.ParseKill(payload)
-			if err == nil && f.docker.onKill != nil {
-				f.docker.onKill(f, kill)
+			if err == nil && f.engine.onKill != nil {
+				f.engine.onKill(f, kill)
 			}
 		}
 	}
@@ -87,31 +87,54 @@ func (f *fakeRunner) begin() {
 	req, err := wire.ParseRequest(f.request)
 	f.request, f.stdin, f.current = nil, nil, req
 	if err != nil {
-		f.docker.t.Errorf("request: %v", err)
+		f.engine.t.Errorf("request: %v", err)
 		return
 	}
 	if req.Path == "" {
-		if f.docker.on != nil {
-			f.docker.on(f, req)
+		if f.engine.on != nil {
+			f.engine.on(f, req)
 			return
 		}
 		f.answer(req.Script)
 		return
 	}
+	if f.engine.verb != nil {
+		f.engine.verb(req.Args[0])
+	}
 	switch verb := req.Args[0]; verb {
 	case "posture":
-		f.answer([]byte(f.docker.posture(f.container)))
+		f.answer([]byte(f.engine.posture(f.session)))
 	case "pull":
-		if f.docker.pull != nil {
-			f.answer(f.docker.pull(req.Args[1]))
+		f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: wire.StdinWindow}.Append(nil))
+		if f.engine.onPull != nil {
+			f.engine.onPull(f, req.Args[2])
 			return
 		}
-		f.answer(f.docker.archive)
+		if f.engine.pull != nil {
+			f.answer(f.engine.pull(req.Args[2]))
+			return
+		}
+		f.answer(f.engine.archive)
+	case "survey":
+		f.answer(f.engine.surveyed(f.session, req.Args[2:]))
 	case "push", "jobs": // at the end of its input
 		f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: wire.StdinWindow}.Append(nil))
 	default:
 		f.answer(nil)
 	}
+}
+
+// surveyed answers the verb survey.
+func (d *fakeEngine) surveyed(id string, dirs []string) []byte {
+	var out []byte
+	for _, dir := range dirs {
+		line := "abcd 1 4096"
+		if d.survey != nil {
+			line = d.survey(id, dir)
+		}
+		out = append(append(out, line...), '\n')
+	}
+	return out
 }
 
 // answer ends the command with some output and exit code 0.
@@ -128,16 +151,20 @@ func (f *fakeRunner) failed(why wire.Failure) {
 }
 
 // posture is a perfect report.
-func (d *fakeDocker) posture(id engine.ContainerID) string {
-	d.mu.Lock()
-	info, err := describe(d.containers[id])
-	d.mu.Unlock()
+func (d *fakeEngine) posture(id string) string {
+	var info Info
+	var err error
+	for _, state := range d.Sessions() {
+		if state.ID == id {
+			info, err = describe(state)
+		}
+	}
 	if err != nil {
 		d.t.Errorf("posture: %v", err)
 	}
-	text := reportFor((&Session{info: info}).expect(nil))
+	text := reportFor((&Session{info: info}).expect(engine.Info{}))
 	if w := info.labels.Workspace; w.Kind == WorkspaceBind { // the engine is on this machine
-		at, _ := hostPlace(w.Dir)
+		at, _ := hostLocation(w.Dir)
 		text += "place=" + w.Target + " " + at.device + " " + at.path + "\n"
 	}
 	if d.report != nil {
@@ -150,10 +177,10 @@ func (d *fakeDocker) posture(id engine.ContainerID) string {
 func reportFor(want expectation) string {
 	var lines []string
 	for key, value := range want.exact {
-		lines = append(lines, key+"="+value)
+		lines = append(lines, string(key)+"="+value)
 	}
 	for key, values := range want.oneOf {
-		lines = append(lines, key+"="+values[0])
+		lines = append(lines, string(key)+"="+values[0])
 	}
 	for target, readOnly := range want.mounts {
 		options := "rw,nosuid"
@@ -164,4 +191,14 @@ func reportFor(want expectation) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// parsed is a report as the host reads it.
+func parsed(t *testing.T, report string) wire.Posture {
+	t.Helper()
+	p, err := wire.ParsePosture([]byte(report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

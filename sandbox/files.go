@@ -1,49 +1,60 @@
 package sandbox
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/transfer"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Caps on what is taken out of a session: its contents are its commands'.
+// transferTime bounds one transfer, and transferIdle the time in which nothing of it
+// arrives: in profile dev a command can stop the program at the other end.
 const (
-	maxPullBytes   = 16 << 30 // of all files together
-	maxPullEntries = 1 << 20
-	maxPullDepth   = 256 // directories
+	transferTime = time.Hour
+	transferIdle = time.Minute
 )
 
-// transferTime bounds one transfer.
-const transferTime = time.Hour
+// errTransferIdle is why a transfer was given up.
+var errTransferIdle = errors.New("nothing has arrived for too long: a command of the session may have stopped the transfer")
 
 // copyIn fills a fresh workspace with a host directory and returns what was left
 // out because it looked like credentials.
 func (s *Session) copyIn(ctx context.Context, w Workspace) ([]string, error) {
-	left, err := s.send(ctx, w.Target, func(t *tarOut) error { return t.tree(w.Dir) })
+	out, err := s.pack(ctx, w.Target, func(t *transfer.Packer) error { return t.Tree(w.Dir) })
+	if err == nil {
+		err = s.rememberCopy(ctx, w.Dir, w.Target, out.Packed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("copy %s into the workspace: %w", w.Dir, err)
 	}
-	return left, nil
+	return out.Left, nil
 }
 
 // Push copies a file or directory of the host into a directory of the session,
 // under its own name. It overwrites files, and returns what it left out because
-// it looks like credentials.
+// it looks like credentials. A src that is missing is an *InputError.
 func (s *Session) Push(ctx context.Context, src, dir string) ([]string, error) {
-	left, err := s.send(ctx, s.inside(dir), func(t *tarOut) error { return t.named(src) })
+	if _, err := os.Stat(src); errors.Is(err, fs.ErrNotExist) {
+		return nil, badInput("path", "push: %v", err)
+	}
+	out, err := s.pack(ctx, s.inside(dir), func(t *transfer.Packer) error { return t.Named(src) })
+	if err == nil {
+		err = s.rememberPush(ctx, src, s.inside(dir), out.Packed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("session %s: push %s to %s: %w", s.ID(), src, s.inside(dir), err)
 	}
-	return left, nil
+	return out.Left, nil
 }
 
 // inside makes a path of the container absolute: relative ones are the
@@ -55,135 +66,134 @@ func (s *Session) inside(p string) string {
 	return path.Join(s.info.labels.Workspace.Target, p)
 }
 
+// pack is send that records what was packed.
+func (s *Session) pack(ctx context.Context, dir string, fill func(*transfer.Packer) error) (*transfer.Packer, error) {
+	return s.sendAs(ctx, s.info.labels.User, dir, func(t *transfer.Packer) error {
+		t.Record = true
+		return fill(t)
+	})
+}
+
 // send streams a tar to the runner, and compares what arrived there.
-func (s *Session) send(ctx context.Context, dir string, fill func(*tarOut) error) ([]string, error) {
-	return s.sendAs(ctx, s.info.labels.User, dir, fill)
+func (s *Session) send(ctx context.Context, dir string, fill func(*transfer.Packer) error) error {
+	_, err := s.sendAs(ctx, s.info.labels.User, dir, fill)
+	return err
 }
 
 // sendAs is send for files of another user.
-func (s *Session) sendAs(ctx context.Context, user User, dir string, fill func(*tarOut) error) ([]string, error) {
+func (s *Session) sendAs(ctx context.Context, user User, dir string, fill func(*transfer.Packer) error) (*transfer.Packer, error) {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, badInput("path", "the path has a NUL byte")
 	}
+	ctx, moves, end := s.watchTransfer(ctx)
+	defer end()
 	r, w := io.Pipe()
 	sum := sha256.New()
-	out := newTarOut(io.MultiWriter(w, sum))
+	out := transfer.NewPacker(io.MultiWriter(w, sum))
 	packed := make(chan error, 1)
 	go func() {
-		err := errors.Join(fill(out), out.archive.Close())
+		err := errors.Join(fill(out), out.Close())
 		w.CloseWithError(err)
 		packed <- err
 	}()
 	var answer bytes.Buffer
-	err := s.helperAs(ctx, user, helperStreams{in: r, out: &limited{w: &answer, left: 1 << 10}, timeout: transferTime}, "push", dir)
+	err := s.transfer(ctx, user, helperStreams{in: movingReader{r, moves}, out: &limited{w: &answer, left: 1 << 10}}, wire.VerbPush, dir)
 	r.CloseWithError(errors.New("the transfer has ended"))
 	if packErr := <-packed; packErr != nil && err == nil {
 		err = packErr
-	} else if packErr != nil && out.err != nil {
-		err = out.err
+	} else if packErr != nil && out.Err != nil {
+		err = out.Err
 	}
 	if err != nil {
 		return nil, err
 	}
-	if got := strings.TrimSpace(answer.String()); got != hex.EncodeToString(sum.Sum(nil)) {
+	if got, err := wire.ParseSum(answer.Bytes()); err != nil || got != wire.Sum(sum.Sum(nil)) {
 		return nil, errors.New("what arrived in the session is not what was sent")
 	}
-	return out.left, nil
+	return out, nil
 }
 
-// Pull copies a file or directory of the session below a directory of the host,
-// which is made if it is missing. Only regular files, directories and symbolic
-// links that stay inside are made there, never anything outside of it; what was
-// left out is returned.
-func (s *Session) Pull(ctx context.Context, src, dir string) (skipped []string, err error) {
-	in, err := newTarIn(dir)
-	if err != nil {
-		return nil, fmt.Errorf("session %s: pull %s: %w", s.ID(), s.inside(src), err)
+// transfer runs a transfer in the session. The program runs as uid 0 and acts for
+// the user, so that no command of profile strict can reach it.
+func (s *Session) transfer(ctx context.Context, user User, streams helperStreams, verb wire.Verb, path string) error {
+	streams.timeout = transferTime
+	err := s.helperAs(ctx, User{}, streams, verb.Command(&wire.TransferArgs{UID: user.UID, GID: user.GID, Path: path}))
+	if err != nil && errors.Is(context.Cause(ctx), errTransferIdle) {
+		return errTransferIdle
 	}
-	defer in.root.Close()
-	if err := s.receive(ctx, src, in.entry); err != nil {
-		return in.skipped, fmt.Errorf("session %s: pull %s: %w", s.ID(), s.inside(src), err)
-	}
-	return in.skipped, in.finish()
+	return err
 }
 
-// receive streams a tar from the runner through take, within the caps.
-func (s *Session) receive(ctx context.Context, src string, take func(*tar.Header, io.Reader) error) error {
+// moves is the watch over a transfer: it runs while the other end is waited for.
+type moves struct {
+	timer *time.Timer
+	after time.Duration
+}
+
+// watchTransfer returns a context that ends when the other end has been waited for
+// too long. It starts with the first move.
+func (s *Session) watchTransfer(ctx context.Context) (context.Context, *moves, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	m := &moves{after: s.engine.idle}
+	m.timer = time.AfterFunc(m.after, func() { cancel(errTransferIdle) })
+	m.timer.Stop()
+	return ctx, m, func() {
+		m.timer.Stop()
+		cancel(nil)
+	}
+}
+
+// own does what is this end's: it may take as long as it likes.
+func (m *moves) own(do func() (int, error)) (int, error) {
+	m.timer.Stop()
+	defer m.timer.Reset(m.after)
+	return do()
+}
+
+type movingReader struct {
+	r io.Reader
+	m *moves
+}
+
+func (r movingReader) Read(p []byte) (int, error) {
+	return r.m.own(func() (int, error) { return r.r.Read(p) })
+}
+
+type movingWriter struct {
+	w io.Writer
+	m *moves
+}
+
+func (w movingWriter) Write(p []byte) (int, error) {
+	return w.m.own(func() (int, error) { return w.w.Write(p) })
+}
+
+// receive streams a tree of the session through take, within the limits. The error
+// is a missingError if there is nothing at src.
+func (s *Session) receive(ctx context.Context, src string, take func(transfer.Entry, io.Reader) error) error {
+	return s.receiveAs(ctx, s.info.labels.User, s.inside(src), take)
+}
+
+// receiveAs is receive for what another user may read.
+func (s *Session) receiveAs(ctx context.Context, user User, src string, take func(transfer.Entry, io.Reader) error) error {
 	if strings.IndexByte(src, 0) >= 0 {
 		return badInput("path", "the path has a NUL byte")
 	}
+	ctx, moves, end := s.watchTransfer(ctx)
+	defer end()
 	r, w := io.Pipe()
 	taken := make(chan error, 1)
 	go func() {
-		err := readTar(r, take)
+		err := transfer.Read(r, transfer.DefaultLimits, take)
 		r.CloseWithError(err)
 		taken <- err
 	}()
-	err := s.helperTo(ctx, helperStreams{out: w, timeout: transferTime}, "pull", s.inside(src))
+	// Nothing is on its standard input but word of its start.
+	in := movingReader{strings.NewReader(""), moves}
+	err := s.transfer(ctx, user, helperStreams{in: in, out: movingWriter{w, moves}}, wire.VerbPull, src)
 	w.CloseWithError(err)
 	if takeErr := <-taken; takeErr != nil && (err == nil || errors.Is(err, takeErr)) {
 		return takeErr
 	}
 	return err
-}
-
-// readTar reads a hostile tar stream: entries in bounds, each handed to take.
-func readTar(r io.Reader, take func(*tar.Header, io.Reader) error) error {
-	archive := tar.NewReader(r)
-	entries, total := 0, int64(0)
-	for {
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			_, err := io.Copy(io.Discard, r) // the padding behind the end
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		entries++
-		total += h.Size
-		name := path.Clean(h.Name)
-		switch {
-		case entries > maxPullEntries:
-			return fmt.Errorf("it has more than %d files", maxPullEntries)
-		case total > maxPullBytes:
-			return fmt.Errorf("it is larger than %d bytes", int64(maxPullBytes))
-		case strings.Count(name, "/") > maxPullDepth:
-			return fmt.Errorf("%s: it is deeper than %d directories", printable(name), maxPullDepth)
-		case !filepath.IsLocal(filepath.FromSlash(name)) || strings.IndexByte(name, 0) >= 0:
-			return fmt.Errorf("entry %q leads out of the directory", name)
-		}
-		h.Name = name
-		if err := take(h, archive); err != nil {
-			return fmt.Errorf("%s: %w", printable(name), err)
-		}
-	}
-}
-
-// Change is one difference between a session's workspace and the host directory
-// that it was copied from.
-type Change struct {
-	Path string `json:"path"` // relative
-	Kind string `json:"kind"` // "added", "modified", "deleted", "type"
-}
-
-// Diff compares a directory of the session with one of the host, by content,
-// mode and link target. What push leaves out is not compared.
-func (s *Session) Diff(ctx context.Context, src, dir string) ([]Change, error) {
-	d, err := newDiffer(dir)
-	if err != nil {
-		return nil, fmt.Errorf("session %s: diff: %w", s.ID(), err)
-	}
-	defer d.root.Close()
-	if err := s.receive(ctx, src, d.entry); err != nil {
-		return nil, fmt.Errorf("session %s: diff: %w", s.ID(), err)
-	}
-	return d.finish()
-}
-
-// hashOf hashes a stream.
-func hashOf(r io.Reader) (string, error) {
-	h := sha256.New()
-	_, err := io.Copy(h, r)
-	return hex.EncodeToString(h.Sum(nil)), err
 }

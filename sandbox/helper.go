@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // maxHelperOutput bounds what a verb of the runner may answer.
@@ -18,10 +20,14 @@ const maxHelperOutput = 4 << 20 // bytes
 // helperTime bounds a verb of the runner that has nothing to transfer.
 const helperTime = 10 * time.Second
 
-// helper runs a verb of the runner as the session's user.
-func (s *Session) helper(ctx context.Context, verb string, args ...string) ([]byte, error) {
+// helper runs a verb of the runner as the session's user. args are a wire.Verb's
+// Command.
+func (s *Session) helper(ctx context.Context, args []string) ([]byte, error) {
 	var out bytes.Buffer
-	err := s.helperTo(ctx, helperStreams{out: &limited{w: &out, left: maxHelperOutput}, timeout: helperTime}, verb, args...)
+	err := s.withSpare(ctx, func() error {
+		out.Reset()
+		return s.helperTo(ctx, helperStreams{out: &limited{w: &out, left: maxHelperOutput}, timeout: helperTime}, args)
+	})
 	return out.Bytes(), err
 }
 
@@ -30,24 +36,27 @@ type helperStreams struct {
 	out     io.Writer
 	timeout time.Duration
 	// run is nil for a verb that waits for its place among the session's commands.
-	run func(context.Context, exec.Command) (exec.Status, error)
+	run runFunc
 }
 
+// runFunc runs a command.
+type runFunc func(context.Context, exec.Command) (exec.Status, error)
+
 // helperTo runs a verb of the runner with streams of its own.
-func (s *Session) helperTo(ctx context.Context, streams helperStreams, verb string, args ...string) error {
-	return s.helperAs(ctx, s.info.labels.User, streams, verb, args...)
+func (s *Session) helperTo(ctx context.Context, streams helperStreams, args []string) error {
+	return s.helperAs(ctx, s.info.labels.User, streams, args)
 }
 
 // helperAs runs a verb of the runner as another user: 0 for what only the
 // container's own programs may do.
-func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams, verb string, args ...string) error {
+func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams, args []string) error {
 	var stderr tail
 	l := s.info.labels
 	if streams.out == nil {
 		streams.out = io.Discard
 	}
 	command := exec.Command{
-		Path: runnerPath, Args: append([]string{verb}, args...), Env: l.environment(), Dir: "/",
+		Path: engine.RunnerPath, Args: args, Env: l.environment(), Dir: "/",
 		UID: user.UID, GID: user.GID, Stdin: streams.in, Stdout: streams.out, Stderr: &stderr, Timeout: streams.timeout,
 	}
 	run := streams.run
@@ -65,10 +74,12 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	case err != nil:
 		return err
 	case st.Reason != exec.Exited:
-		return fmt.Errorf("runner %s: %s", verb, st.Reason)
+		return fmt.Errorf("runner %s: %s", args[0], st.Reason)
 	case st.Code == runtimeAbort:
-		// It could not start a thread. What the runtime prints then is no message.
+		// It could not start a thread. What the runtime prints then is not a message.
 		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fullError{errors.New(stderr.String())}}
+	case st.Code == wire.ExitNoInput:
+		return missingError{strings.TrimSpace(stderr.String())}
 	case st.Code != 0:
 		return errors.New(strings.TrimSpace(stderr.String()))
 	case st.Write != nil:
@@ -76,6 +87,11 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	}
 	return nil
 }
+
+// missingError says in the runner's words that there is nothing at a path.
+type missingError struct{ text string }
+
+func (e missingError) Error() string { return e.text }
 
 // runtimeAbort is the exit code of a Go program that its runtime has ended.
 const runtimeAbort = 2

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -73,28 +74,45 @@ func noRoom(err error) bool {
 	return ok && e.Cause == exec.CauseResources
 }
 
-// killSlack is what a kill takes at most beside its grace: the sweep of the
+// killSlack is what a kill takes at most besides its grace: the sweep of the
 // runner, and the way there and back.
 const killSlack = 4 * time.Second
 
 // Kill ends the job and waits for its end: SIGTERM to its process group, SIGKILL
-// to every descendant after the grace. Of a job that has ended it is no error.
+// to every descendant after the grace. If it has not ended by then, or the session is
+// so full that nothing can be asked, the session is reset, as after a command that
+// cannot be killed, and the job is lost with all others; where that fails the error is
+// outcome-unknown. Kill does nothing to a job that has ended.
 func (j *Job) Kill(ctx context.Context) (JobInfo, error) {
+	info, err := j.kill(ctx)
+	if !errors.Is(err, errStuck) && !noRoom(err) {
+		return info, err
+	}
+	base := context.WithoutCancel(ctx)
+	if _, resetErr := j.session.reset(base); resetErr != nil {
+		return info, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseUnconfirmed, Err: errors.Join(err, resetErr)}
+	}
+	return j.Now(base)
+}
+
+// errStuck is the cause of the end of a wait for a job that was killed.
+var errStuck = errors.New("the job was killed, and has not ended since")
+
+// kill asks for the job's end, and waits for it for as long as a kill takes at most.
+func (j *Job) kill(ctx context.Context) (JobInfo, error) {
 	info, err := j.Now(ctx)
 	if err != nil || info.State != JobRunning {
 		return info, err
 	}
-	if err := j.ask(ctx, wire.JobQuery{Verb: wire.JobKill, Runner: info.runner}, helperStreams{timeout: helperTime}); err != nil {
+	err = j.session.withSpare(ctx, func() error {
+		return j.ask(ctx, wire.JobQuery{Verb: wire.JobKill, Runner: info.runner}, helperStreams{timeout: helperTime})
+	})
+	if err != nil {
 		return info, err
 	}
-	errStuck := errors.New("the job was killed, and has not ended since")
 	ctx, cancel := context.WithTimeoutCause(ctx, max(j.session.engine.opts.Grace, exec.DefaultGrace)+killSlack, errStuck)
 	defer cancel()
-	info, err = j.Wait(ctx)
-	if errors.Is(err, errStuck) {
-		err = &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseUnconfirmed, Err: err}
-	}
-	return info, err
+	return j.Wait(ctx)
 }
 
 // Remove forgets a job that has ended, its output included. It returns an error
@@ -110,7 +128,7 @@ func (j *Job) Remove(ctx context.Context) error {
 	return j.ask(ctx, wire.JobQuery{Verb: wire.JobRemove}, helperStreams{timeout: helperTime})
 }
 
-// Acknowledge says that the owner has been told the end: Deliver does not tell it
+// Acknowledge notes that the owner knows the end: Deliver does not report it
 // again, and the job is kept no longer than JobKept from then on.
 func (j *Job) Acknowledge(ctx context.Context) error {
 	return j.ask(ctx, wire.JobQuery{Verb: wire.JobNote, Known: true}, helperStreams{timeout: helperTime})
@@ -154,7 +172,12 @@ func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (si
 	case part.Follow:
 		q.Verb = wire.JobFollow
 	}
-	err = j.ask(ctx, q, helperStreams{out: out.Stdout()})
+	ask := func(w io.Writer) error { return j.ask(ctx, q, helperStreams{out: w}) }
+	if part.Follow { // for as long as the job runs: the spare room is not for that
+		err = ask(out.Stdout())
+	} else {
+		err = j.session.withSpareOnce(ctx, out.Stdout(), ask)
+	}
 	got := out.Close()
 	if err == nil && whole {
 		info, err = j.complete(ctx, got)
@@ -171,10 +194,10 @@ func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (si
 func (j *Job) complete(ctx context.Context, got sink.Output) (JobInfo, error) {
 	info, err := j.Now(ctx)
 	if err != nil || info.Status == nil {
-		return info, err // nobody knows how much there should be
+		return info, err // how much there should be is not known
 	}
 	if got.Stdout.Bytes != info.Kept {
-		return info, fmt.Errorf("session %s: job %s: %d bytes of output arrived, but its runner has kept %d: somebody has changed %s",
+		return info, fmt.Errorf("session %s: job %s: %d bytes of output arrived, but its runner has kept %d: a command has changed %s",
 			j.session.ID(), j.info.ID, got.Stdout.Bytes, info.Kept, info.OutputFile)
 	}
 	return info, nil

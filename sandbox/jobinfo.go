@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // JobState says where a job is.
@@ -21,9 +21,9 @@ const (
 	JobUnknown JobState = "unknown"
 )
 
-// Reasons of jobs, beside those of package exec.
+// Reasons of jobs, besides those of package exec.
 const (
-	JobLost    exec.Reason = "lost"    // its container was reset, or its runner was killed: nobody has seen its end
+	JobLost    exec.Reason = "lost"    // its container was reset, or its runner was killed: its end was not seen
 	JobMissing exec.Reason = "unknown" // what its record says of its end is not from this session's runners
 )
 
@@ -44,10 +44,11 @@ type JobInfo struct {
 	Ended      time.Time     `json:"ended,omitzero"`
 	Elapsed    time.Duration `json:"-"`
 	Timeout    time.Duration `json:"-"`
-	Bytes      int64         `json:"bytes"` // of output so far
-	Kept       int64         `json:"kept"`  // of those, in the file
-	Told       bool          `json:"told"`  // its owner knows the end
-	// Status is how it has ended; nil if it has not, or if nobody knows.
+	Bytes      int64         `json:"bytes"`          // of output so far
+	Kept       int64         `json:"kept"`           // of those, in the file
+	Told       bool          `json:"told"`           // its owner knows the end
+	Full       []Full        `json:"full,omitempty"` // as in a Result
+	// Status is how it has ended; nil if it has not, or if that is not known.
 	Status *exec.Status `json:"-"`
 
 	tag    string
@@ -80,6 +81,7 @@ func (s *Session) describeJob(state wire.JobState) JobInfo {
 		return info
 	}
 	info.end(end)
+	info.Full = s.info.labels.full(end.NoRoom)
 	return info
 }
 
@@ -87,7 +89,7 @@ func (s *Session) describeJob(state wire.JobState) JobInfo {
 func (i *JobInfo) end(end wire.JobEnd) {
 	st := &exec.Status{
 		Reason: exec.Exited, Code: end.Code, Signal: end.Signal, Elapsed: end.Elapsed, CPU: end.CPU, MaxRSS: int64(end.MaxRSS), Processes: int64(end.Processes),
-		Stdout: int64(end.Written), Rung: end.Rung, Left: int(end.Left),
+		Stdout: int64(end.Written), Rung: end.Rung, Left: int(end.Left), NoRoom: end.NoRoom,
 	}
 	i.State = JobFailed
 	switch {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -21,10 +21,10 @@ import (
 
 // JobOptions make a command one that becomes a job. Zero values are defaults.
 type JobOptions struct {
-	// Owner is who the job is told to when it has ended. Owners do not see each
+	// Owner is who hears of the job's end: see Deliver. Owners do not see each
 	// other's jobs. At most wire.MaxJobText bytes, as Label.
 	Owner string
-	Label string // what people know it by; empty: the begin of the script
+	Label string // what people know it by; empty: the start of the script
 	// Most is how many jobs may run in the session; 0: DefaultJobs.
 	Most int
 	// After is when the command becomes a job, counted from its start: at once if
@@ -50,10 +50,10 @@ const (
 
 // How long jobs that have ended are kept, and with them their ids.
 const (
-	// JobKept is from the end of a job on, or from when its owner has been told if
-	// that is later.
+	// JobKept counts from the end of a job, or from when its owner knows of it if that
+	// is later.
 	JobKept = 5 * time.Minute
-	// JobUntold is from the end of a job on whose owner has not been told.
+	// JobUntold counts from the end of a job whose owner does not know of it.
 	JobUntold = 24 * time.Hour
 )
 
@@ -92,7 +92,7 @@ func (o *JobOptions) most() int {
 const labelUnits = 120
 
 // JobLabel is what a script is known by as a job: all of it if it is short, else
-// its begin.
+// its start.
 func JobLabel(script string) string {
 	units := 0
 	cut := 0 // where labelUnits-3 units end
@@ -145,8 +145,9 @@ func (s *Session) offer(c *exec.Command, o *JobOptions, release func()) error {
 	_, _ = rand.Read(tag) // it never fails
 	label := o.Label
 	if label == "" {
-		label = JobLabel(c.Script)
+		label = JobLabel(s.engine.opts.Secrets.Scrub(c.Script)) // a part of a secret is not recognised
 	}
+	label = s.engine.opts.Secrets.Scrub(label)
 	var late *time.Timer // set and read on one goroutine
 	c.Job = &exec.Job{
 		After: o.After, Detach: o.Request, Tag: hex.EncodeToString(tag), Owner: o.Owner, Label: label,
@@ -186,8 +187,8 @@ func (e JobLimitError) Error() string {
 	return fmt.Sprintf("Background job limit reached (%d). Wait for running jobs to finish or cancel one.", int(e))
 }
 
-// handedOver looks whether a command of which nothing is known any more has become
-// a job: the answer may have been lost on the way.
+// handedOver looks whether a command that was lost track of has become a job: the
+// answer may have been lost on the way.
 func (s *Session) handedOver(ctx context.Context, job *exec.Job, err error) *exec.Started {
 	e, ok := errors.AsType[*exec.Error](err)
 	if job == nil || !ok || e.Outcome != exec.Unknown {
@@ -207,8 +208,8 @@ func (s *Session) handedOver(ctx context.Context, job *exec.Job, err error) *exe
 	return nil
 }
 
-// handle is a job that this call has started.
-func (s *Session) handle(c exec.Command, started *exec.Started) *Job {
+// jobOf is a job that this call has started.
+func (s *Session) jobOf(c exec.Command, started *exec.Started) *Job {
 	return &Job{session: s, info: JobInfo{
 		Session: s.ID(), ID: started.ID, State: JobRunning, PID: started.PID, OutputFile: wire.JobOutput(started.ID),
 		Owner: c.Job.Owner, Label: c.Job.Label, Started: time.Now(), Timeout: c.Timeout, tag: c.Job.Tag,
@@ -222,13 +223,16 @@ func (s *Session) askJobs(ctx context.Context, q wire.JobQuery, streams helperSt
 	}
 	q.Keep = jobKeep
 	streams.in, streams.run = bytes.NewReader(q.Append(nil)), s.pool.Aside
-	return s.helperAs(ctx, User{}, streams, "jobs")
+	return s.helperAs(ctx, User{}, streams, wire.VerbJobs.Command())
 }
 
-// jobStates lists the jobs as the session tells them.
+// jobStates lists the jobs as the runner reports them.
 func (s *Session) jobStates(ctx context.Context) ([]wire.JobState, error) {
 	var b bytes.Buffer
-	err := s.askJobs(ctx, wire.JobQuery{}, helperStreams{out: &limited{w: &b, left: maxHelperOutput}, timeout: helperTime})
+	err := s.withSpare(ctx, func() error {
+		b.Reset()
+		return s.askJobs(ctx, wire.JobQuery{}, helperStreams{out: &limited{w: &b, left: maxHelperOutput}, timeout: helperTime})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("session %s: jobs: %w", s.ID(), err)
 	}

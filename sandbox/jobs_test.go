@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -96,7 +96,7 @@ func TestDecimal(t *testing.T) {
 
 // fakeJobs is what a session has of jobs, and answers the runner's verb with it.
 type fakeJobs struct {
-	docker *fakeDocker
+	docker *fakeEngine
 	states []wire.JobState
 	asked  []wire.JobQuery
 	output string
@@ -136,9 +136,9 @@ func (j *fakeJobs) add(s *Session, id, owner string, end *wire.JobEnd) {
 	j.states = append(j.states, state)
 }
 
-func withJobs(t *testing.T) (*fakeDocker, *fakeJobs, *Session) {
+func withJobs(t *testing.T) (*fakeEngine, *fakeJobs, *Session) {
 	t.Helper()
-	d := newFakeDocker(t)
+	d := newFakeEngine(t)
 	_, s := start(t, d, Spec{})
 	j := &fakeJobs{docker: d}
 	d.jobs = j.answer
@@ -349,23 +349,19 @@ func TestDeliver(t *testing.T) {
 	})
 }
 
-// The volume of jobs ends with its session, also when its making was cut off.
-func TestJobsVolume(t *testing.T) {
+// Jobs are written where a session keeps its records, whatever its workspace is.
+func TestJobsDir(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		for name, spec := range map[string]Spec{"volume": {}, "bind": {Profile: Dev, Workspace: Workspace{Kind: WorkspaceBind, Dir: t.TempDir(), Target: "/w"}}} {
 			_, s := start(t, d, spec)
-			if left := d.left(); !slices.Contains(left, "volume sandboxbash-"+s.ID()+"-jobs") {
-				t.Errorf("%s: there are %q; want a volume of jobs", name, left)
+			if got := d.Shape(s.ID()).Records; got != wire.JobsDir {
+				t.Errorf("%s: the records are at %q; want %q", name, got, wire.JobsDir)
 			}
 			if err := s.Stop(t.Context()); err != nil || len(d.left()) > 0 {
 				t.Errorf("%s: Stop() = %v, left %q", name, err, d.left())
 			}
-		}
-		d.fail = onCall("create", errTest)
-		if _, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{}); err == nil || len(d.left()) > 0 {
-			t.Errorf("Start() = %v, left %q; want an error and nothing", err, d.left())
 		}
 	})
 }

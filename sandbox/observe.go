@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Observer is told what becomes of commands and sessions: what an audit log, metrics
+// Observer hears what becomes of commands and sessions: what an audit log, metrics
 // and traces are made from. Its methods may be called concurrently, and are waited
 // for: they must be quick.
 type Observer interface {
@@ -19,7 +19,7 @@ type Observer interface {
 	// means that it must not: the command ends as not-started{unrecorded}.
 	Intend(ctx context.Context, e Observation) error
 	// Note is called with each observation, once: with that of a command when it has ended,
-	// when it is known that it did not start or that nobody knows its end, or when it
+	// when it is known that it did not start or that its end is unknown, or when it
 	// goes on as a job.
 	Note(e Observation)
 }
@@ -34,8 +34,8 @@ const (
 	EventSessionStart EventKind = "session-start" // or the attempt: with an Err there is no session
 	EventSessionStop  EventKind = "session-stop"
 	EventReap         EventKind = "reap" // what was left of a session was removed
-	// EventJobEnd is told by each process that waits for the job, or is told its end:
-	// once in a process, and by JobTag whoever keeps them together can tell that it is one.
+	// EventJobEnd comes from each process that waits for the job, or to which its end is
+	// delivered: once in a process. Those of one job have the same JobTag.
 	EventJobEnd EventKind = "job-end"
 )
 
@@ -46,7 +46,7 @@ type Mode string
 const (
 	ModeCommand  Mode = "command"
 	ModeTerminal Mode = "terminal" // on a terminal of its own
-	ModeJob      Mode = "job"      // without anybody who waits
+	ModeJob      Mode = "job"      // without a process that waits
 )
 
 // Where says on whose side a command ran.
@@ -84,14 +84,14 @@ type Observation struct {
 }
 
 // Command is the text of the command with its arguments, secrets masked, and how
-// long it is. Of a text of more than most bytes it is the begin.
+// long it is. A text of more than most bytes is cut at its end.
 func (e Observation) Command(most int) (text string, size int) {
 	text = e.script
 	for _, arg := range e.args {
 		text += " " + strconv.Quote(arg)
 	}
 	size = len(text)
-	text = e.secrets.Scrub(text) // before it is cut: half a secret is known by nobody
+	text = e.secrets.Scrub(text) // before it is cut: a part of a secret is not recognised
 	if len(text) > most {
 		text = text[:most]
 	}
@@ -106,7 +106,7 @@ func (e Observation) Scrub(text string) string { return e.secrets.Scrub(text) }
 const CauseUnrecorded exec.Cause = "unrecorded"
 
 // Denial is the observation of a command that a policy has refused before there was a
-// session to ask, or beside one. The secrets are masked in its text.
+// session to ask, or without one. The secrets are masked in its text.
 func Denial(session string, c Command, d policy.Decision, secrets *sink.Secrets) Observation {
 	e := newObservation(EventDenied, session, c, secrets)
 	e.Policy, e.End = d, e.Start
@@ -160,7 +160,7 @@ func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where
 	return over, nil
 }
 
-// noteSession tells the observer of a session's begin or end.
+// noteSession tells the observer of a session's start or end.
 func (e *Engine) noteSession(kind EventKind, id string, start time.Time, err error) {
 	if o := e.opts.Observer; o != nil {
 		o.Note(Observation{Kind: kind, Session: id, Start: start, End: time.Now(), Err: err, secrets: e.opts.Secrets})
@@ -190,15 +190,15 @@ func (s *Session) noteJob(info JobInfo) {
 	if info.Status != nil {
 		e.Status = *info.Status
 	} else {
-		e.Err = &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: errors.New("nobody has seen its end")}
+		e.Err = &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: errors.New("its end was not seen")}
 	}
 	o.Note(e)
 }
 
-// Stats is what of sessions this process holds now.
+// Stats says what this process holds of sessions now.
 type Stats struct {
 	Sessions int // opened or started here
-	Warm     int // prepared, and nobody's yet
+	Warm     int // prepared, and not taken
 	// Idle and Busy are the runners of those sessions.
 	Idle, Busy int
 	Waiting    int // commands that wait for their place

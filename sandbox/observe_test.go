@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -75,7 +75,7 @@ func TestObservationText(t *testing.T) {
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		rules, _, err := policy.New(policy.Options{Checks: []string{"rm"}})
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestObserver(t *testing.T) {
 func TestUnrecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		w := &witness{refuse: errors.New("no space")}
 		e := New(d, &fakeImages{}, Options{Observer: w})
 		s, err := e.Start(t.Context(), Spec{})
@@ -169,7 +169,7 @@ func TestUnrecorded(t *testing.T) {
 func TestStats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e, s := start(t, d, Spec{})
 		running, goOn := make(chan struct{}), make(chan struct{})
 		d.on = func(f *fakeRunner, _ wire.Request) {

@@ -16,20 +16,20 @@ import (
 type owner struct {
 	host string
 	pid  int
-	// birth tells it from others that have had its pid. It is the same as long as
+	// started distinguishes it from others that have had its pid. It is the same as long as
 	// the process lives, whatever is done to the host's clock.
-	birth string
+	started string
 }
 
 // self is this process.
 var self = sync.OnceValue(func() owner {
 	o := owner{host: hostID(), pid: os.Getpid()}
-	o.birth, _ = birth(o.pid) // one that cannot be told is nobody's: see gone
+	o.started, _ = startTime(o.pid) // "" if it is not known: see gone
 	return o
 })
 
 // hostID names this host across reboots; containers share it with their host, so
-// it says which process table a pid belongs to only together with the birth.
+// it says which process table a pid belongs to only together with the start time.
 func hostID() string {
 	name, _ := os.Hostname()
 	id, err := host.HostID()
@@ -41,7 +41,7 @@ func hostID() string {
 }
 
 func (o owner) String() string {
-	return o.host + "/" + strconv.Itoa(o.pid) + "/" + o.birth
+	return o.host + "/" + strconv.Itoa(o.pid) + "/" + o.started
 }
 
 func parseOwner(text string) (owner, bool) {
@@ -50,15 +50,15 @@ func parseOwner(text string) (owner, bool) {
 		return owner{}, false
 	}
 	pid, err := strconv.Atoi(f[1])
-	return owner{host: f[0], pid: pid, birth: f[2]}, err == nil
+	return owner{host: f[0], pid: pid, started: f[2]}, err == nil
 }
 
-// gone reports whether the process is known to have ended. Of another host's
-// processes nothing is known, nor of one whose birth cannot be told.
+// gone reports whether the process is known to have ended. Nothing is known of another
+// host's processes, nor of one whose start time is not known.
 func (o owner) gone() bool {
 	if o.host != self().host {
 		return false
 	}
-	now, ok := birth(o.pid)
-	return ok && (now == "" || o.birth != "" && now != o.birth)
+	now, ok := startTime(o.pid)
+	return ok && (now == "" || o.started != "" && now != o.started)
 }

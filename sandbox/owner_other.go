@@ -16,5 +16,5 @@ func directoryOwner(dir string) (*User, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is not a directory", dir)
 	}
-	return nil, nil //nolint:nilnil // nobody owns it in our terms
+	return nil, nil //nolint:nilnil // it has no owner in our terms
 }

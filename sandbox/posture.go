@@ -1,107 +1,144 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// PostureError says in what a container differs from what was asked of the
-// engine. Nothing has run in it.
+// PostureError lists how a container differs from what the engine was asked for. No
+// command has run in it.
 type PostureError struct {
 	Mismatches []string
 }
 
 func (e *PostureError) Error() string {
-	return "the container is not confined as it should be: " + strings.Join(e.Mismatches, "; ") +
-		" (run `sandboxbash doctor` to see what this engine can do)"
+	return "the container is not confined as it should be: " + strings.Join(e.Mismatches, "; ")
 }
 
 // settle makes a fresh container ready for its first command: its confinement is
 // checked from inside, and its user gets a home.
-func (s *Session) settle(ctx context.Context, unenforced []string) error {
-	report, err := s.helper(ctx, "posture", maskedPaths...)
+func (s *Session) settle(ctx context.Context, info engine.Info) error {
+	report, wrong, err := s.posture(ctx, s.pool.Run, info)
 	if err != nil {
-		return fmt.Errorf("session %s: posture: %w", s.ID(), err)
+		return fmt.Errorf("session %s: %w", s.ID(), err)
 	}
-	want := s.expect(unenforced)
-	if wrong := want.compare(string(report)); len(wrong) > 0 {
-		if s.info.Profile == Strict {
-			return fmt.Errorf("session %s: %w", s.ID(), &PostureError{Mismatches: wrong})
-		}
-		for _, w := range wrong {
-			s.notes = append(s.notes, "profile dev: "+w)
-		}
+	for _, w := range wrong {
+		s.notes = append(s.notes, "profile dev: "+w)
 	}
-	if strings.Contains("\n"+string(report), "\ncgroup=shown\n") {
+	if report.Has(wire.FactCgroup, wire.CgroupShown) {
 		s.notes = append(s.notes, "the engine gives its containers no cgroup namespace: commands see the path of their cgroup, and with it their container's id "+
 			"(Podman: cgroupns = \"private\" in containers.conf)")
 	}
-	if err := s.checkBind(ctx, string(report)); err != nil {
+	if report.Has(wire.FactHosts, wire.HostsForeign) {
+		s.notes = append(s.notes, "the engine gives its containers the names in its machine's /etc/hosts "+
+			"(Podman: base_hosts_file = \"none\" in containers.conf)")
+	}
+	if err := s.checkBind(ctx, report); err != nil {
 		return fmt.Errorf("session %s: %w", s.ID(), err)
 	}
-	if _, err := s.helper(ctx, "home"); err != nil {
+	if _, err := s.helper(ctx, wire.VerbHome.Command()); err != nil {
 		return fmt.Errorf("session %s: home: %w", s.ID(), err)
 	}
 	return nil
 }
 
+// posture asks what confines the session, through run, and compares. In profile
+// strict a difference is an error, in dev it is a note.
+func (s *Session) posture(ctx context.Context, run runFunc, info engine.Info) (report wire.Posture, wrong []string, err error) {
+	var out bytes.Buffer
+	streams := helperStreams{out: &limited{w: &out, left: maxHelperOutput}, timeout: helperTime, run: run}
+	if err := s.helperTo(ctx, streams, wire.VerbPosture.Command(&wire.PostureArgs{Masked: maskedPaths})); err != nil {
+		return nil, nil, fmt.Errorf("posture: %w", err)
+	}
+	if report, err = wire.ParsePosture(out.Bytes()); err != nil {
+		return nil, nil, fmt.Errorf("posture: %w", err)
+	}
+	wrong = s.expect(info).compare(report)
+	if len(wrong) > 0 && s.info.Profile == Strict {
+		return nil, nil, &PostureError{Mismatches: wrong}
+	}
+	return report, wrong, nil
+}
+
 // expectation is what the posture report must say.
 type expectation struct {
-	exact  map[string]string   // key: value
-	oneOf  map[string][]string // key: values
-	mounts map[string]bool     // target: read-only
+	exact  map[wire.FactKey]string   // key: value
+	oneOf  map[wire.FactKey][]string // key: values
+	mounts map[string]bool           // target: read-only
 }
 
 // expect derives the expectation from the session's shape.
-func (s *Session) expect(unenforced []string) expectation {
+func (s *Session) expect(info engine.Info) expectation {
 	l := s.info.labels
 	id := func(n uint32) string {
 		return strings.TrimSpace(strings.Repeat(strconv.FormatUint(uint64(n), 10)+" ", 4))
 	}
 	refused := []string{"EPERM", "EACCES", "ENOSYS", "EAFNOSUPPORT"}
 	want := expectation{
-		exact: map[string]string{
+		exact: map[wire.FactKey]string{
 			"Uid": id(l.User.UID), "Gid": id(l.User.GID), "Groups": "",
 			"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
 			"CapBnd": "00000000000000e0", "CapAmb": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
-			"oom_score_adj": "1000", "rlimit.core": "0:0", "limit.pids": strconv.FormatInt(l.Limits.Pids, 10),
-			"limit.memory": strconv.FormatInt(l.Limits.Memory, 10),
+			wire.FactOOMScore: "1000", wire.FactRlimit.Of("core"): "0:0", wire.FactLimit.Of("pids"): strconv.FormatInt(l.Limits.Pids, 10),
+			wire.FactLimit.Of("memory"): strconv.FormatInt(l.Limits.Memory, 10),
 		},
-		oneOf: map[string][]string{},
+		oneOf: map[wire.FactKey][]string{},
 		mounts: map[string]bool{
-			"/": l.Profile == Strict, runnerDir: true, "/tmp": false, "/run": false, wire.JobsDir: false,
+			"/": l.Profile == Strict, engine.RunnerDir: true, "/tmp": false, "/run": false, wire.JobsDir: false,
 			l.Workspace.Target: l.Workspace.ReadOnly,
 		},
 	}
 	if l.Programs {
-		want.mounts[programsDir] = true
+		want.mounts[engine.ProgramsDir] = true
+	}
+	if l.Accounts {
+		want.mounts[engine.AccountsDir] = true
 	}
 	for _, name := range []string{"unshare", "mount", "io_uring", "keyctl", "bpf", "userfaultfd", "af_alg", "af_vsock", "af_packet", "kill_init", "ptrace"} {
-		want.oneOf["try."+name] = refused
+		want.oneOf[wire.FactTry.Of(name)] = refused
 	}
 	for _, path := range maskedPaths {
-		want.oneOf["masked."+path] = []string{"nothing", "closed"}
+		want.oneOf[wire.FactMasked.Of(path)] = []string{wire.MaskedNothing, wire.MaskedClosed}
 	}
 	if l.Network == NetworkNone {
-		want.exact["interfaces"] = "lo"
+		want.exact[wire.FactInterfaces] = "lo"
+	}
+	if l.Shape >= 1 {
+		// A kernel without it lets uid 0 alone listen on low ports.
+		want.oneOf[wire.FactSysctl.Of(wire.UnprivilegedPorts)] = []string{"0", wire.FactUnknown}
+		if l.Network == NetworkNone {
+			nameserver, options := wire.FactResolver.Of("nameserver"), wire.FactResolver.Of("options")
+			want.oneOf[nameserver] = []string{"127.0.0.1"}
+			want.oneOf[wire.FactResolver.Of("search")] = []string{"", "."} // engines leave the "." out
+			want.oneOf[options] = []string{strings.Join(resolverOptions, " ")}
+			if info.EmptyResolver {
+				want.oneOf[nameserver] = append(want.oneOf[nameserver], "")
+				want.oneOf[options] = append(want.oneOf[options], "")
+			}
+		}
 	}
 	switch l.Profile {
 	case Strict:
 		want.mounts[l.home()] = false
 	case Dev:
-		for _, set := range []string{"CapPrm", "CapEff", "CapBnd"} {
-			want.exact[set] = "00000000000000fb"
-		}
-		delete(want.oneOf, "try.ptrace")
-		delete(want.oneOf, "try.kill_init")
+		want.exact["CapPrm"], want.exact["CapEff"] = "00000000000000fb", "00000000000000fb"
+		want.exact["CapBnd"] = "00000000200000fb" // CAP_AUDIT_WRITE, which no command can gain
+		delete(want.oneOf, wire.FactTry.Of("ptrace"))
+		delete(want.oneOf, wire.FactTry.Of("kill_init"))
 	}
-	for _, name := range unenforced {
-		delete(want.exact, "limit."+name)
+	for _, name := range info.Unenforced {
+		delete(want.exact, wire.FactLimit.Of(name))
+	}
+	for _, name := range info.Unheld {
+		delete(want.exact, wire.FactKey(name))
+		delete(want.oneOf, wire.FactKey(name))
 	}
 	return want
 }
@@ -113,32 +150,36 @@ var systemMounts = []string{"/proc", "/sys", "/dev"}
 var engineFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
 
 // compare returns what the report says otherwise than expected.
-func (want expectation) compare(report string) []string {
+func (want expectation) compare(report wire.Posture) []string {
 	var wrong []string
-	seen := map[string]bool{}
+	seen := map[wire.FactKey]bool{}
 	mounted := map[string]bool{}
-	for line := range strings.Lines(report) {
-		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+	for _, fact := range report {
+		key, value := fact.Key, fact.Value
 		seen[key] = true
-		if key == "mount" {
-			wrong = append(wrong, want.compareMount(value, mounted)...)
+		if key == wire.FactMount {
+			wrong = append(wrong, want.compareMount(fact, mounted)...)
 			continue
 		}
 		if exact, ok := want.exact[key]; ok && value != exact {
 			wrong = append(wrong, fmt.Sprintf("%s is %q, not %q", key, value, exact))
 		}
 		if some, ok := want.oneOf[key]; ok && !slices.Contains(some, value) {
-			wrong = append(wrong, fmt.Sprintf("%s was answered with %s, not refused", key, value))
+			if slices.Contains(some, "EPERM") {
+				wrong = append(wrong, fmt.Sprintf("%s was answered with %s, not refused", key, value))
+			} else {
+				wrong = append(wrong, fmt.Sprintf("%s is %q, not one of %q", key, value, some))
+			}
 		}
 	}
 	for key := range want.exact {
 		if !seen[key] {
-			wrong = append(wrong, key+" is not reported")
+			wrong = append(wrong, string(key)+" is not reported")
 		}
 	}
 	for key := range want.oneOf {
 		if !seen[key] {
-			wrong = append(wrong, key+" is not reported")
+			wrong = append(wrong, string(key)+" is not reported")
 		}
 	}
 	for target := range want.mounts {
@@ -150,16 +191,16 @@ func (want expectation) compare(report string) []string {
 	return wrong
 }
 
-// compareMount checks one mount: "target type options".
-func (want expectation) compareMount(value string, mounted map[string]bool) []string {
-	f := strings.Fields(value)
-	if len(f) != 3 {
-		return []string{fmt.Sprintf("mount %q is not understood", value)}
+// compareMount checks one mount.
+func (want expectation) compareMount(fact wire.Fact, mounted map[string]bool) []string {
+	m, ok := fact.Mount()
+	if !ok {
+		return []string{fmt.Sprintf("mount %q is not understood", fact.Value)}
 	}
-	target, kind, options := unescapeMount(f[0]), f[1], strings.Split(f[2], ",")
+	target, kind := m.Target, m.Type
 	mounted[target] = true
 	if readOnly, ok := want.mounts[target]; ok {
-		if readOnly && !slices.Contains(options, "ro") {
+		if readOnly && !slices.Contains(m.Options, "ro") {
 			return []string{target + " is writable"}
 		}
 		return nil
@@ -169,14 +210,9 @@ func (want expectation) compareMount(value string, mounted map[string]bool) []st
 			return nil
 		}
 	}
-	// A tmpfs over a VOLUME of the image holds nothing of anybody.
+	// A tmpfs over a VOLUME of the image is empty.
 	if slices.Contains(engineFiles, target) || kind == "tmpfs" {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s (%s) is mounted, and nobody has asked for it", target, kind)}
-}
-
-// unescapeMount undoes the octal escapes of proc_pid_mountinfo(5).
-func unescapeMount(text string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(text)
+	return []string{fmt.Sprintf("%s (%s) is mounted, and was not asked for", target, kind)}
 }

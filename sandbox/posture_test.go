@@ -7,18 +7,21 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // expected returns what a session of the profile must report.
 func expected(p Profile, n Network) expectation {
 	l := labelSpec{
 		Profile: p, User: User{1000, 50}, Network: n, Limits: Limits{Memory: 1 << 30, Pids: 512},
-		Workspace: Workspace{Kind: WorkspaceVolume, Target: "/workspace"},
+		Workspace: Workspace{Kind: WorkspaceVolume, Target: "/workspace"}, Shape: currentShape,
 	}
 	if p == Dev {
 		l.User = User{}
 	}
-	return (&Session{info: Info{Profile: p, labels: l}}).expect(nil)
+	return (&Session{info: Info{Profile: p, labels: l}}).expect(engine.Info{})
 }
 
 func TestPostureAsItMustBe(t *testing.T) {
@@ -26,7 +29,7 @@ func TestPostureAsItMustBe(t *testing.T) {
 	for _, p := range []Profile{Strict, Dev} {
 		for _, n := range []Network{NetworkNone, NetworkBridge} {
 			want := expected(p, n)
-			if wrong := want.compare(reportFor(want)); len(wrong) > 0 {
+			if wrong := want.compare(parsed(t, reportFor(want))); len(wrong) > 0 {
 				t.Errorf("%s, %s: compare(a perfect report) = %q", p, n, wrong)
 			}
 		}
@@ -51,18 +54,18 @@ func TestPostureSeesEachMismatch(t *testing.T) {
 				name = strings.Fields(value)[0]
 			}
 			without := slices.Concat(lines[:i:i], lines[i+1:])
-			if wrong := want.compare(strings.Join(without, "")); len(wrong) != 1 || !strings.Contains(wrong[0], name) {
+			if wrong := want.compare(parsed(t, strings.Join(without, ""))); len(wrong) != 1 || !strings.Contains(wrong[0], name) {
 				t.Errorf("%s: without %q: compare() = %q; want one mismatch that names %s", p, line, wrong, name)
 			}
 			if key == "mount" {
 				continue
 			}
 			for _, other := range []string{"", "allowed", "0", "0000003fffffffff"} {
-				if other == value {
+				if other == value || slices.Contains(want.oneOf[wire.FactKey(key)], other) {
 					continue
 				}
 				changed := slices.Concat(lines[:i:i], []string{key + "=" + other + "\n"}, lines[i+1:])
-				if wrong := want.compare(strings.Join(changed, "")); len(wrong) != 1 || !strings.Contains(wrong[0], key) {
+				if wrong := want.compare(parsed(t, strings.Join(changed, ""))); len(wrong) != 1 || !strings.Contains(wrong[0], key) {
 					t.Errorf("%s: with %s=%s: compare() = %q; want one mismatch that names it", p, key, other, wrong)
 				}
 			}
@@ -77,7 +80,7 @@ func TestPostureRepeatedLines(t *testing.T) {
 	good := reportFor(want)
 	for _, line := range []string{"NoNewPrivs=0\n", "try.mount=allowed\n", "mount=/ overlay rw\n", "mount=/.sandboxbash ext4 rw\n"} {
 		for _, report := range []string{good + line, line + good} {
-			if wrong := want.compare(report); len(wrong) != 1 {
+			if wrong := want.compare(parsed(t, report)); len(wrong) != 1 {
 				t.Errorf("with %q besides: compare() = %q; want one mismatch", line, wrong)
 			}
 		}
@@ -106,7 +109,7 @@ func TestPostureMounts(t *testing.T) {
 		{"/a b c d", "not understood"},
 	} {
 		want := expected(Strict, NetworkNone)
-		wrong := want.compare(reportFor(want) + "mount=" + tt.mount + "\n")
+		wrong := want.compare(parsed(t, reportFor(want)+"mount="+tt.mount+"\n"))
 		if tt.want == "" && len(wrong) > 0 || tt.want != "" && (len(wrong) != 1 || !strings.Contains(wrong[0], tt.want)) {
 			t.Errorf("mount %q: compare() = %q; want %q", tt.mount, wrong, tt.want)
 		}
@@ -116,7 +119,7 @@ func TestPostureMounts(t *testing.T) {
 func TestPostureUnenforced(t *testing.T) {
 	t.Parallel()
 	l := labelSpec{Profile: Dev, Workspace: Workspace{Target: "/workspace"}}
-	want := (&Session{info: Info{Profile: Dev, labels: l}}).expect([]string{"memory", "swap"})
+	want := (&Session{info: Info{Profile: Dev, labels: l}}).expect(engine.Info{Unenforced: []string{"memory", "swap"}})
 	if _, ok := want.exact["limit.memory"]; ok {
 		t.Error("expect(memory unenforced) still wants limit.memory")
 	}
@@ -125,11 +128,31 @@ func TestPostureUnenforced(t *testing.T) {
 	}
 }
 
+// An empty resolv.conf is right only where the engine says that it makes one.
+func TestPostureEmptyResolver(t *testing.T) {
+	t.Parallel()
+	const nameserver, options = "resolver.nameserver=127.0.0.1\n", "resolver.options=timeout:1 attempts:2\n"
+	for _, empty := range []bool{false, true} {
+		want := (&Session{info: Info{labels: labelSpec{Profile: Strict, Network: NetworkNone, Shape: currentShape, Workspace: Workspace{Target: DefaultTarget}}}}).expect(engine.Info{EmptyResolver: empty})
+		report := reportFor(want)
+		if !strings.Contains(report, nameserver) || !strings.Contains(report, options) {
+			t.Fatalf("the report has no resolver:\n%s", report)
+		}
+		for _, line := range []string{nameserver, options} {
+			key, _, _ := strings.Cut(line, "=")
+			wrong := want.compare(parsed(t, strings.Replace(report, line, key+"=\n", 1)))
+			if (len(wrong) == 0) != empty {
+				t.Errorf("EmptyResolver %t: compare(empty %s) = %q", empty, key, wrong)
+			}
+		}
+	}
+}
+
 // A mismatch refuses the session in strict and leaves nothing; in dev it is told.
 func TestStartPostureMismatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		d.report = func(good string) string { return strings.Replace(good, "NoNewPrivs=1", "NoNewPrivs=0", 1) }
 		e := New(d, &fakeImages{}, Options{})
 		defer e.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell

@@ -3,8 +3,9 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // Process is a process of a session.
@@ -25,21 +26,21 @@ const clockTick = 10 * time.Millisecond
 // Processes lists what commands have started in the session and is still there.
 // It leaves out PID 1 and the runners.
 func (s *Session) Processes(ctx context.Context) ([]Process, error) {
-	report, err := s.helper(ctx, "ps")
+	report, err := s.helper(ctx, wire.VerbPS.Command())
+	if err != nil {
+		return nil, fmt.Errorf("session %s: ps: %w", s.ID(), err)
+	}
+	list, err := wire.ParseProcesses(report)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: ps: %w", s.ID(), err)
 	}
 	var all []Process
-	for line := range strings.Lines(string(report)) {
-		var p Process
-		var ticks, start, pages int64
-		if _, err := fmt.Sscanf(line, "%d %d %d %s %d %d %d %q",
-			&p.PID, &p.Parent, &p.Group, &p.State, &ticks, &start, &pages, &p.Command); err != nil {
-			return nil, fmt.Errorf("session %s: ps: line %q: %w", s.ID(), line, err)
-		}
-		p.CPU = time.Duration(ticks) * clockTick
-		p.CPUMs, p.Resident = p.CPU.Milliseconds(), pages*pageSize
-		all = append(all, p)
+	for _, p := range list {
+		cpu := time.Duration(p.CPUTicks) * clockTick
+		all = append(all, Process{
+			PID: p.PID, Parent: p.Parent, Group: p.Group, State: string(rune(p.State)),
+			CPU: cpu, CPUMs: cpu.Milliseconds(), Resident: int64(p.Pages) * pageSize, Command: p.Command,
+		})
 	}
 	return all, nil
 }

@@ -3,43 +3,69 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// settleTime is how long a container may stand exited, or a volume without one,
-// before it counts as left behind: another process may be between two steps.
+// settleTime is how long a session may stand exited, or a workspace without one, before
+// it counts as left behind: another process may be between two steps.
 const settleTime = 10 * time.Second
 
-// Reap removes what is left of sessions: containers of ours that have exited,
-// those that were never started and whose owner is gone, those that are paused and
-// whose owner is gone past their lease, and volumes without a container. It returns the ids. A running
-// session ends itself when its lease is over.
+// Reap removes what is left of sessions: those of ours that have exited, those that were
+// never started and whose owner is gone, those that are paused and whose owner is gone
+// past their lease, and workspaces without a session. It returns the ids of sessions. A
+// running session ends itself when its lease is over.
+//
+// The workspaces of those that were started with a Spec.Keep are kept unless they are
+// empty, and what is kept is held to Options.Keep. Images and what was made from them
+// are removed as Images.Prune does where nothing uses them.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
-	all, err := e.containers(ctx)
+	all, err := e.backend.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var reaped []string
+	var keep []ended
 	var errs []error
 	now := time.Now()
 	for _, state := range all {
-		id, _ := ours(state)
-		if e.isOpen(id) || !dead(state, now) {
+		if e.isOpen(state.ID) || !dead(state, now) {
+			continue
+		}
+		info, err := describe(state)
+		if err == nil && (e.leaves(state, info, now) || e.workspaces != nil && state.Status == engine.StatusLeft && info.keeps()) {
+			keep = append(keep, ended{state, info})
 			continue
 		}
 		start := time.Now()
-		err := e.remove(ctx, state.ID, id)
-		e.noteSession(EventReap, id, start, err)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		err = e.remove(ctx, state.Handle)
+		if state.Status != engine.StatusLeft {
+			e.noteSession(EventReap, state.ID, start, err)
 		}
-		reaped = append(reaped, id)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case state.Status != engine.StatusLeft:
+			reaped = append(reaped, state.ID)
+		}
 	}
-	errs = append(errs, e.reapVolumes(ctx, now))
+	if len(keep) > 0 {
+		if err := e.keepAll(ctx, keep); err != nil {
+			errs = append(errs, err)
+		} else {
+			for _, one := range keep {
+				if one.state.Status != engine.StatusLeft {
+					reaped = append(reaped, one.info.ID)
+				}
+			}
+		}
+	}
+	errs = append(errs, e.enforce(ctx, time.Now()))
+	pruned, err := e.images.Prune(ctx)
+	if errs = append(errs, err); len(pruned) > 0 && e.opts.Pruned != nil {
+		e.opts.Pruned(pruned)
+	}
 	return reaped, errors.Join(errs...)
 }
 
@@ -51,20 +77,24 @@ func (e *Engine) isOpen(id string) bool {
 	return e.sessions[id] != nil
 }
 
-// dead decides whether a container of ours is left behind.
-func dead(state engine.ContainerState, now time.Time) bool {
+// dead decides whether a session is left behind.
+func dead(state engine.Session, now time.Time) bool {
+	by, known := parseOwner(state.Labels[labelOwner])
+	abandoned := known && by.gone()
+	if state.Status == engine.StatusLeft { // what else it was to be need not be known
+		made, err := time.Parse(time.RFC3339Nano, state.Labels[labelCreated])
+		return err == nil && abandoned && now.Sub(made).Abs() >= settleTime
+	}
 	info, err := describe(state)
 	if err != nil {
 		return false // of another version of ours: not ours to judge
 	}
-	by, known := parseOwner(info.Owner)
-	abandoned := known && by.gone()
 	switch state.Status {
-	case "exited", "dead":
+	case engine.StatusExited, engine.StatusDead:
 		return abandoned || now.Sub(state.Finished).Abs() > settleTime
-	case "created": // and nobody else starts it
+	case engine.StatusCreated: // and no other process starts it
 		return abandoned && now.Sub(info.Created).Abs() > settleTime
-	case "paused":
+	case engine.StatusPaused:
 		since := state.Started
 		if since.Before(info.Created) {
 			since = info.Created
@@ -73,37 +103,4 @@ func dead(state engine.ContainerState, now time.Time) bool {
 	default:
 		return false
 	}
-}
-
-// reapVolumes removes volumes whose session has no container: its making was cut
-// off.
-func (e *Engine) reapVolumes(ctx context.Context, now time.Time) error {
-	all, err := e.docker.Volumes(ctx, map[string]string{labelRole: "workspace"})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, v := range all {
-		id := v.Labels[LabelSession]
-		if !validID(id) || !slices.Contains(sessionVolumes(id), v.Name) || e.isOpen(id) {
-			continue
-		}
-		by, known := parseOwner(v.Labels[labelOwner])
-		made, err := time.Parse(time.RFC3339Nano, v.Labels[labelCreated])
-		if err != nil || !known || !by.gone() || now.Sub(made).Abs() < settleTime {
-			continue
-		}
-		switch _, err := e.docker.Container(ctx, namePrefix+id); {
-		case err == nil:
-			continue
-		case !errors.Is(err, engine.ErrNotFound):
-			// An engine that does not answer for one is not asked about the next: there may
-			// be many, and each would take as long.
-			return errors.Join(append(errs, err)...)
-		}
-		if err := e.removeVolume(ctx, v.Name); err != nil && !errors.Is(err, engine.ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

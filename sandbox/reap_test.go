@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,13 +18,13 @@ func TestDead(t *testing.T) {
 	const lease = time.Minute
 	now := time.Now()
 	me := self()
-	gone := owner{host: me.host, pid: 1 << 22, birth: "1"} // PID_MAX_LIMIT: never given
-	elsewhere := owner{host: "elsewhere", pid: 7, birth: "1"}
+	gone := owner{host: me.host, pid: 1 << 22, started: "1"} // PID_MAX_LIMIT: never given
+	elsewhere := owner{host: "elsewhere", pid: 7, started: "1"}
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, tt := range []struct {
 		name     string
 		by       string
-		status   string
+		status   engine.Status
 		created  time.Duration // ago
 		started  time.Duration // ago; 0: never
 		finished time.Duration // ago
@@ -80,45 +79,41 @@ func TestDeadJudgesOnlyWhatItUnderstands(t *testing.T) {
 	}
 }
 
-// put puts a session container of a process that has gone into the fake.
-func put(t *testing.T, d *fakeDocker, change func(*engine.ContainerState)) (id string) {
+// put puts a session of a process that has gone into the fake.
+func put(t *testing.T, d *fakeEngine, change func(*engine.Session)) (id string) {
 	t.Helper()
 	id, err := newID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	state := stateOf(shape(t, Spec{}))
-	state.Labels = maps.Clone(state.Labels)
-	state.Labels[LabelSession], state.Name = id, namePrefix+id
-	state.Labels[labelOwner] = owner{host: self().host, pid: 1 << 22, birth: "1"}.String()
-	state.ID, state.Status, state.Finished = engine.ContainerID(id), "exited", time.Now()
+	state.Labels[labelOwner] = owner{host: self().host, pid: 1 << 22, started: "1"}.String()
+	state.Handle, state.Status, state.Finished = engine.Handle{ID: id, Ref: id}, engine.StatusExited, time.Now()
 	if change != nil {
 		change(&state)
 	}
-	d.containers[state.ID] = state
-	d.volumes[state.Name] = engine.Volume{Name: state.Name}
+	d.Put(state)
 	return id
 }
 
 func TestReap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e, s := start(t, d, Spec{})
 		defer e.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
 		left := put(t, d, nil)
-		put(t, d, func(c *engine.ContainerState) { c.Status = "running" })
-		put(t, d, func(c *engine.ContainerState) { c.Name = "another" })                       // labels only
-		put(t, d, func(c *engine.ContainerState) { c.Entrypoint = []string{"/bin/sh", "-c"} }) // labels and name
+		put(t, d, func(c *engine.Session) { c.Status = engine.StatusRunning })
 		// What this process holds is not for its own reaper, whatever it looks like.
-		d.die(s.container, 137, func(c *engine.ContainerState) { c.Finished = time.Now().Add(-time.Hour) })
+		d.Exit(s.ID(), 137)
+		d.Change(s.ID(), func(c *engine.Session) { c.Finished = time.Now().Add(-time.Hour) })
 		before := len(d.left())
 
 		got, err := e.Reap(t.Context())
 		if err != nil || !slices.Equal(got, []string{left}) {
 			t.Errorf("Reap() = %q, %v; want only %s", got, err, left)
 		}
-		if after := d.left(); len(after) != before-2 || slices.ContainsFunc(after, func(what string) bool { return strings.Contains(what, left) }) {
+		if after := d.left(); len(after) != before-1 || slices.ContainsFunc(after, func(what string) bool { return strings.Contains(what, left) }) {
 			t.Errorf("left after Reap(): %q", after)
 		}
 		if err := s.Stop(t.Context()); err != nil {
@@ -129,12 +124,12 @@ func TestReap(t *testing.T) {
 
 func TestReapGoesOnAfterAnError(t *testing.T) {
 	t.Parallel()
-	d := newFakeDocker(t)
+	d := newFakeEngine(t)
 	put(t, d, nil)
 	put(t, d, nil)
 	failed := errors.New("no")
 	failures := 0
-	d.fail = func(call string) error {
+	d.Fail = func(call string) error {
 		if call == "remove" && failures == 0 {
 			failures++
 			return failed
@@ -147,121 +142,66 @@ func TestReapGoesOnAfterAnError(t *testing.T) {
 	}
 }
 
-func TestReapVolumes(t *testing.T) {
+// What is left without anything that runs is removed when its maker is gone.
+func TestReapLeft(t *testing.T) {
 	t.Parallel()
 	me := self()
-	gone := owner{host: me.host, pid: 1 << 22, birth: "1"}.String()
+	gone := owner{host: me.host, pid: 1 << 22, started: "1"}.String()
 	old := time.Now().Add(-time.Minute).Format(time.RFC3339Nano)
 	for _, tt := range []struct {
 		name   string
 		labels map[string]string
-		rename string
 		want   bool // removed
 	}{
-		{"left behind", map[string]string{labelOwner: gone, labelCreated: old}, "", true},
-		{"its maker lives", map[string]string{labelOwner: me.String(), labelCreated: old}, "", false},
-		{"made just now", map[string]string{labelOwner: gone, labelCreated: time.Now().Format(time.RFC3339Nano)}, "", false},
-		{"made nobody knows when", map[string]string{labelOwner: gone, labelCreated: "once"}, "", false},
-		{"made by nobody knows whom", map[string]string{labelOwner: "?", labelCreated: old}, "", false},
-		{"left behind, of jobs", map[string]string{labelOwner: gone, labelCreated: old}, namePrefix + testID + jobsSuffix, true},
-		{"like one of ours", map[string]string{labelOwner: gone, labelCreated: old}, namePrefix + testID + "-x", false},
-		{"another's name", map[string]string{labelOwner: gone, labelCreated: old}, "precious", false},
-		{"another's role", map[string]string{labelOwner: gone, labelCreated: old, labelRole: "runner"}, "", false},
+		{"left behind", map[string]string{labelOwner: gone, labelCreated: old}, true},
+		{"its maker lives", map[string]string{labelOwner: me.String(), labelCreated: old}, false},
+		{"made just now", map[string]string{labelOwner: gone, labelCreated: time.Now().Format(time.RFC3339Nano)}, false},
+		{"made at an unknown time", map[string]string{labelOwner: gone, labelCreated: "once"}, false},
+		{"made by an unknown process", map[string]string{labelOwner: "?", labelCreated: old}, false},
 	} {
-		d := newFakeDocker(t)
-		v := engine.Volume{Name: namePrefix + testID, Labels: map[string]string{LabelSession: testID, labelRole: "workspace"}}
-		maps.Copy(v.Labels, tt.labels)
-		if tt.rename != "" {
-			v.Name = tt.rename
+		d := newFakeEngine(t)
+		d.Put(engine.Session{Handle: engine.Handle{ID: testID}, Labels: tt.labels})
+		e := New(d, &fakeImages{}, Options{})
+		if list, err := e.List(t.Context()); err != nil || len(list) > 0 {
+			t.Errorf("%s: List() = %+v, %v; want nothing", tt.name, list, err)
 		}
-		d.volumes[v.Name] = v
-		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil {
-			t.Errorf("%s: Reap() = %v", tt.name, err)
+		if reaped, err := e.Reap(t.Context()); err != nil || len(reaped) > 0 {
+			t.Errorf("%s: Reap() = %q, %v; want no session in it", tt.name, reaped, err)
 		}
-		if got := len(d.volumes) == 0; got != tt.want {
+		if got := len(d.left()) == 0; got != tt.want {
 			t.Errorf("%s: removed %t; want %t", tt.name, got, tt.want)
 		}
 	}
-	t.Run("it has a container", func(t *testing.T) {
-		t.Parallel()
-		d := newFakeDocker(t)
-		id := put(t, d, func(c *engine.ContainerState) { c.Status = "running" })
-		for _, name := range sessionVolumes(id) {
-			d.volumes[name] = engine.Volume{Name: name, Labels: map[string]string{
-				LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: old,
-			}}
-		}
-		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); err != nil || len(d.volumes) != len(sessionVolumes(id)) {
-			t.Errorf("Reap() = %v, left %q; want the volumes of a living session kept", err, d.left())
-		}
-	})
 }
 
-// A start does not wait for an engine that answers for no container: not for each
-// of many volumes, and not for ever.
-func TestStartBesideReap(t *testing.T) {
+// A start does not wait for ever for an engine that does not list its sessions.
+func TestStartDuringReap(t *testing.T) {
 	t.Parallel()
-	gone := owner{host: self().host, pid: 1 << 22, birth: "1"}.String()
-	abandoned := func(d *fakeDocker) {
-		for range 5 {
-			id, err := newID()
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.volumes[namePrefix+id] = engine.Volume{Name: namePrefix + id, Labels: map[string]string{
-				LabelSession: id, labelRole: "workspace", labelOwner: gone, labelCreated: time.Now().Add(-time.Minute).Format(time.RFC3339Nano),
-			}}
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeEngine(t)
+		d.Hang["list"] = true
+		began := time.Now()
+		s, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{Image: "x"})
+		if took := time.Since(began); err != nil || took != startReapTime {
+			t.Errorf("Start() = %v after %v; want it to go on after %v", err, took, startReapTime)
 		}
-	}
-	t.Run("one error", func(t *testing.T) {
-		t.Parallel()
-		d := newFakeDocker(t)
-		abandoned(d)
-		asked, silent := 0, errors.New("no answer")
-		d.fail = func(call string) error {
-			if call != "inspect" {
-				return nil
-			}
-			asked++
-			return silent
+		if err == nil {
+			s.Release()
 		}
-		if _, err := New(d, &fakeImages{}, Options{}).Reap(t.Context()); !errors.Is(err, silent) || asked != 1 || len(d.volumes) != 5 {
-			t.Errorf("Reap() = %v, asked %d times, left %q; want one question, and all volumes kept", err, asked, d.left())
-		}
-	})
-	t.Run("no answer", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			d := newFakeDocker(t)
-			abandoned(d)
-			d.hang = map[string]bool{"inspect": true}
-			began := time.Now()
-			s, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{Image: "x"})
-			if took := time.Since(began); err != nil || took != besideTime {
-				t.Errorf("Start() = %v after %v; want it to go on after %v", err, took, besideTime)
-			}
-			if err == nil {
-				s.Release()
-			}
-		})
 	})
 }
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	d := newFakeDocker(t)
-	full := put(t, d, func(c *engine.ContainerState) { c.Status = "running" })
-	forged := put(t, d, func(c *engine.ContainerState) { c.Status, c.Entrypoint = "running", []string{"/evil"} })
-	d.containers["two"] = func() engine.ContainerState {
-		c := d.containers[engine.ContainerID(full)]
-		other := full[:35] + string("0123456789abcdef"[(int(full[35])+1)%16])
-		if other == full {
-			other = full[:35] + "0"
-		}
-		c.ID, c.Name, c.Labels = "two", namePrefix+other, maps.Clone(c.Labels)
-		c.Labels[LabelSession] = other
-		return c
-	}()
+	d := newFakeEngine(t)
+	full := put(t, d, func(c *engine.Session) { c.Status = engine.StatusRunning })
+	other := full[:35] + string("0123456789abcdef"[(int(full[35])+1)%16])
+	if other == full {
+		other = full[:35] + "0"
+	}
+	put(t, d, func(c *engine.Session) { c.Status, c.ID = engine.StatusRunning, other })
+	reader := put(t, d, func(c *engine.Session) { c.Status, c.Labels[labelReader] = engine.StatusRunning, "true" })
+	left := put(t, d, func(c *engine.Session) { c.Ref = "" })
 	e := New(d, &fakeImages{}, Options{})
 	for _, tt := range []struct {
 		id   string
@@ -269,7 +209,8 @@ func TestFind(t *testing.T) {
 		text string
 	}{
 		{full, nil, ""},
-		{forged, ErrUnknownSession, "unknown session"},
+		{reader, ErrUnknownSession, "unknown session"},
+		{left, ErrUnknownSession, "unknown session"},
 		{full[:35], nil, "give more of the id"},
 		{"0199", ErrUnknownSession, ""},
 		{"", ErrUnknownSession, ""},

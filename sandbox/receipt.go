@@ -1,14 +1,15 @@
 package sandbox
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
 )
 
 // Receipt is what a command has used, and what is left of it. Its figures are the
-// kernel's, as the runner has been told them; nothing that the command says takes
-// part. Nil is what nobody knows, because the container had to be started again.
+// kernel's, as the runner has read them; nothing that the command prints has a part in
+// them. Nil is what is not known, because the container had to be started again.
 type Receipt struct {
 	// WallMs is from the start to the end, in milliseconds by the host's clock.
 	WallMs float64 `json:"wallMs"`
@@ -20,8 +21,10 @@ type Receipt struct {
 	// runner that forks them counts with about 4 MiB: no figure is below that.
 	PeakRSSBytes *int64 `json:"peakRssBytes"`
 	// Processes is how many processes and threads began in the session meanwhile:
-	// exactly the command's if nothing else ran there, else more. Nil if the session's
-	// kernel does not tell.
+	// exactly the command's if nothing else ran there, else also those of other
+	// commands, jobs and terminals that ran at the same time, and of the programs of
+	// ours that were started for them: the kernel counts them together. Nil if it does
+	// not tell, or if its ids may have begun again unseen.
 	Processes *int64 `json:"processes"`
 	// StdoutBytes and StderrBytes are what the command wrote, before anything was
 	// masked; both are in the first where the streams are merged.
@@ -37,6 +40,27 @@ type Receipt struct {
 	Proved    bool `json:"proved"`
 }
 
+// LogValue implements slog.LogValuer: the fields by their names in JSON, without
+// those that are not known.
+func (r *Receipt) LogValue() slog.Value {
+	if r == nil {
+		return slog.Value{}
+	}
+	attrs := []slog.Attr{slog.Float64("wallMs", r.WallMs)}
+	if r.CPUMs != nil {
+		attrs = append(attrs, slog.Float64("cpuMs", *r.CPUMs))
+	}
+	if r.PeakRSSBytes != nil {
+		attrs = append(attrs, slog.Int64("peakRssBytes", *r.PeakRSSBytes))
+	}
+	if r.Processes != nil {
+		attrs = append(attrs, slog.Int64("processes", *r.Processes))
+	}
+	return slog.GroupValue(append(attrs,
+		slog.Int64("stdoutBytes", r.StdoutBytes), slog.Int64("stderrBytes", r.StderrBytes), slog.String("killed", r.Killed),
+		slog.Int("survivors", r.Survivors), slog.Bool("proved", r.Proved))...)
+}
+
 // Receipt is that of a command that ran and has ended; nil if it goes on as a job.
 func (r Result) Receipt() *Receipt {
 	if r.Reason == "" || r.Reason == exec.HandedOver {
@@ -45,8 +69,8 @@ func (r Result) Receipt() *Receipt {
 	return receipt(r.Status, r.Killed)
 }
 
-// Receipt is that of a job that has ended; nil if it runs, or if nobody knows its
-// end.
+// Receipt is that of a job that has ended; nil if it runs, or if its end is
+// not known.
 func (i JobInfo) Receipt() *Receipt {
 	if i.Status == nil {
 		return nil

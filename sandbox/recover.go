@@ -8,18 +8,18 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Causes that this package finds, beside those of package exec.
+// Causes that this package finds, besides those of package exec.
 const (
 	CauseOOM         exec.Cause = "oom"         // the kernel killed PID 1 at the memory limit
-	CauseLeaseOver   exec.Cause = "lease-over"  // nobody asked anything of it for so long
-	CauseStopped     exec.Cause = "stopped"     // somebody, or the engine's own end, stopped the container
-	CauseKilled      exec.Cause = "killed"      // somebody killed the container
-	CauseRemoved     exec.Cause = "removed"     // somebody removed the container
+	CauseLeaseOver   exec.Cause = "lease-over"  // it was idle for so long
+	CauseStopped     exec.Cause = "stopped"     // a person, or the engine's own end, stopped the container
+	CauseKilled      exec.Cause = "killed"      // it was killed from outside
+	CauseRemoved     exec.Cause = "removed"     // it was removed from outside
 	CauseUnreachable exec.Cause = "unreachable" // the engine does not answer
-	CausePaused      exec.Cause = "paused"      // somebody has paused the container
+	CausePaused      exec.Cause = "paused"      // it was paused from outside
 )
 
 // resetTime bounds the last rungs of the kill ladder: the container's reset or
@@ -64,18 +64,19 @@ const (
 
 // isFull asks the engine whether the session is at a limit.
 func (s *Session) isFull(ctx context.Context) bool {
-	use, err := s.engine.docker.Usage(ctx, s.container)
+	use, err := s.engine.backend.Usage(ctx, s.handle)
 	if err != nil {
 		return false
 	}
-	return use.PidsLimit > 0 && use.Pids+runnerPids > use.PidsLimit ||
+	pids := min(use.PidsLimit, s.info.Limits.Pids) // it may be raised just now
+	return use.PidsLimit > 0 && use.Pids+runnerPids > pids ||
 		use.MemoryLimit > 0 && use.Memory+runnerMemory > use.MemoryLimit
 }
 
 // sweep has PID 1 end everything that has been left to it, and waits until the
 // engine counts room again. It starts no process: a signal is enough.
 func (s *Session) sweep(ctx context.Context) error {
-	if err := s.engine.docker.SignalContainer(ctx, s.container, "USR2"); err != nil {
+	if err := s.engine.backend.Sweep(ctx, s.handle); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resetTime)
@@ -105,6 +106,9 @@ func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, 
 			return exec.Status{}, "", &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseUnconfirmed, Err: errors.Join(e.Err, resetErr)}
 		}
 		return exec.Status{Reason: reasonOf(ctx)}, how, nil
+	case s.released.Load():
+		// Its runners end what they ran when their streams end; jobs go on.
+		return exec.Status{}, "", err
 	case e.Outcome == exec.Unknown, e.Cause == exec.CauseEngine, e.Cause == exec.CauseProtocol:
 		return exec.Status{}, "", s.diagnose(ctx, e)
 	default:
@@ -112,8 +116,8 @@ func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, 
 	}
 }
 
-// reasonOf says why a command was killed. A timeout that only the runner's
-// context had is told from a cancel by the caller's being alive.
+// reasonOf says why a command was killed. If ctx is alive it was the timeout, which only
+// the runner's context had.
 func reasonOf(ctx context.Context) exec.Reason {
 	switch {
 	case errors.Is(context.Cause(ctx), exec.ErrOutputLimit):
@@ -129,23 +133,24 @@ func reasonOf(ctx context.Context) exec.Reason {
 func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 	defer cancel()
-	state, err := s.engine.docker.Container(ctx, string(s.container))
+	state, err := s.state(ctx)
 	// The stream of a runner ends before the engine has noticed the end of the
 	// container: look for a while.
-	for until := time.Now().Add(noticeTime); err == nil && state.Status == "running" && e.Outcome == exec.Unknown && time.Now().Before(until); {
+	for until := time.Now().Add(noticeTime); err == nil && state.Status == engine.StatusRunning && e.Outcome == exec.Unknown && time.Now().Before(until); {
 		time.Sleep(noticeTime / 20)
-		state, err = s.engine.docker.Container(ctx, string(s.container))
+		state, err = s.state(ctx)
 	}
 	switch {
 	case errors.Is(err, engine.ErrNotFound):
 		return &exec.Error{Outcome: exec.Lost, Cause: CauseRemoved, Err: fmt.Errorf("its container was removed (%w)", e.Err)}
 	case err != nil:
 		return &exec.Error{Outcome: e.Outcome, Cause: CauseUnreachable, Err: errors.Join(e.Err, err)}
-	case state.Status == "paused":
+	case state.Status == engine.StatusPaused:
 		return &exec.Error{Outcome: e.Outcome, Cause: CausePaused, Err: fmt.Errorf("its container is paused: unpause it (%w)", e.Err)}
-	case state.Status != "running":
+	case state.Status != engine.StatusRunning:
 		return lost(state)
 	case e.Outcome == exec.Unknown:
+		s.restarted.pending.Store(true) // another process may have done it
 		// The runner is gone and the container is not: what the runner ran has
 		// passed to PID 1, or in profile dev has killed the runner.
 		if s.info.Profile == Dev {
@@ -162,7 +167,7 @@ func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 }
 
 // fullError says that nothing more can be started in a session, and what to do. What
-// the engine or a runtime says of it instead is for who looks closer.
+// the engine or a runtime said instead is the error that it wraps.
 type fullError struct{ err error }
 
 func (e fullError) Error() string {
@@ -172,21 +177,21 @@ func (e fullError) Error() string {
 func (e fullError) Unwrap() error { return e.err }
 
 // lost says why a session that is not running is not.
-func lost(state engine.ContainerState) *exec.Error {
+func lost(state engine.Session) *exec.Error {
 	e := &exec.Error{Outcome: exec.Lost, Cause: CauseKilled}
 	switch {
-	case state.Status == "removing":
+	case state.Status == engine.StatusRemoving:
 		e.Cause = CauseRemoved
 		e.Err = errors.New("its container is being removed; start another session")
 	case state.OOMKilled:
 		e.Cause = CauseOOM
-		e.Err = errors.New("its PID 1 was killed, and the engine notes that memory ran out in it; start another session, with more --memory")
-	case state.ExitCode == wire.ExitLeaseOver && state.Status == "exited":
+		e.Err = &hinted{hint: HintMemory, error: errors.New("its PID 1 was killed, and the engine notes that memory ran out in it; start another session, with more memory")}
+	case state.ExitCode == wire.ExitLeaseOver && state.Status == engine.StatusExited:
 		e.Cause = CauseLeaseOver
-		e.Err = errors.New("its lease is over: nobody has asked anything of it for that long; start another session")
-	case state.ExitCode == wire.ExitStopped && state.Status == "exited":
+		e.Err = errors.New("its lease is over: it was idle for that long; start another session")
+	case state.ExitCode == wire.ExitStopped && state.Status == engine.StatusExited:
 		e.Cause = CauseStopped
-		e.Err = errors.New("its container was stopped, by somebody or because its engine ended; start another session")
+		e.Err = errors.New("its container was stopped from outside, or because its engine ended; start another session")
 	default:
 		e.Err = fmt.Errorf("its container is %s with exit code %d; start another session", state.Status, state.ExitCode)
 	}
@@ -200,26 +205,44 @@ const (
 )
 
 // reset kills the container and starts it again: files of the workspace are
-// kept, everything in memory is lost. If it does not start, it is removed. It
-// returns which of the two it took.
+// kept (see hold for those in memory), everything else in memory is lost. If it does not
+// start, or is not confined then as it should be, it is removed. It returns which of the
+// two it took.
 func (s *Session) reset(ctx context.Context) (string, error) {
 	s.resetting.Lock()
 	defer s.resetting.Unlock()
 	base := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(base, resetTime)
 	defer cancel()
-	docker := s.engine.docker
-	err := docker.SignalContainer(ctx, s.container, "KILL")
-	if err == nil || errors.Is(err, engine.ErrNotRunning) {
-		err = docker.WaitContainer(ctx, s.container)
+	info, err := s.engine.info(ctx)
+	if err == nil && info.ResetKeeps == engine.KeepsNone {
+		return killedRemoved, s.removed(base)
 	}
-	if err != nil {
+	letGo := s.hold(ctx)
+	defer letGo()
+	s.restarted.pending.Store(true)
+	err = s.engine.backend.Reset(ctx, s.handle)
+	switch {
+	case errors.Is(err, engine.ErrNotRunning): // it has ended, and did not start again
+		return killedRemoved, s.removed(base)
+	case err != nil:
 		return "", fmt.Errorf("reset: %w", err)
 	}
-	if err = docker.StartContainer(ctx, s.container); err == nil {
-		return killedReset, nil
+	err = s.settled(ctx)
+	if _, ok := errors.AsType[*PostureError](err); ok {
+		return killedRemoved, nil
 	}
-	clean, cancelClean := context.WithTimeout(base, removeTime)
-	defer cancelClean()
-	return killedRemoved, docker.RemoveContainer(clean, s.container)
+	return killedReset, nil // what there was no time for is done before the next command
+}
+
+// removed ends the session and, unless the workspace is kept, removes what is left of it.
+// The next reap removes what there was no time for, and what is kept.
+func (s *Session) removed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	defer cancel()
+	err := s.engine.backend.End(ctx, s.handle)
+	if err == nil && !s.info.keeps() {
+		_ = s.engine.backend.Remove(ctx, s.handle)
+	}
+	return err
 }

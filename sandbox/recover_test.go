@@ -11,7 +11,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // isError reports whether err says this much of the command.
@@ -21,9 +21,9 @@ func isError(err error, outcome exec.Outcome, cause exec.Cause) bool {
 }
 
 // deaf makes a session whose runners start commands and then hear nothing.
-func deaf(t *testing.T, spec Spec) (*fakeDocker, *Session) {
+func deaf(t *testing.T, spec Spec) (*fakeEngine, *Session) {
 	t.Helper()
-	d := newFakeDocker(t)
+	d := newFakeEngine(t)
 	_, s := start(t, d, spec)
 	d.on = func(f *fakeRunner, req wire.Request) {
 		if string(req.Script) == "echo" {
@@ -35,34 +35,37 @@ func deaf(t *testing.T, spec Spec) (*fakeDocker, *Session) {
 
 var errTest = errors.New("not today")
 
+// errNotRunning is how Reset says that a session has ended and did not start again.
+var errNotRunning = &engine.Error{Op: "reset", Kind: engine.ErrNotRunning, Err: errTest}
+
 func TestKillUnconfirmed(t *testing.T) {
 	t.Parallel()
 	// From T: the grace, the sweep and its slack; see exec.
 	const unconfirmed = 2*time.Second + 500*time.Millisecond
 	for _, tt := range []struct {
 		name    string
-		prepare func(*fakeDocker)
+		prepare func(*fakeEngine)
 		killed  string     // of a result
 		cause   exec.Cause // of an unknown outcome
 		elapsed time.Duration
 		calls   []string
 		works   bool // the session does afterwards
 	}{
-		{"reset", func(*fakeDocker) {}, "reset", "", unconfirmed, []string{"signal KILL", "wait", "start"}, true},
-		{"it had ended already", func(d *fakeDocker) {
-			d.fail = onCall("signal", &engine.Error{Kind: engine.ErrNotRunning, Err: errTest})
-		}, "reset", "", unconfirmed, []string{"signal KILL", "wait", "start"}, false},
-		{"it does not start", func(d *fakeDocker) { d.fail = onCall("start", errTest) }, "removed", "", unconfirmed, []string{"signal KILL", "wait", "start", "remove"}, false},
-		{"the engine fails", func(d *fakeDocker) { d.fail = onCall("signal", errTest) }, "", exec.CauseUnconfirmed, unconfirmed, []string{"signal KILL"}, false},
-		{"the engine hangs", func(d *fakeDocker) { d.hang["signal"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL"}, false},
-		{"it does not die", func(d *fakeDocker) { d.hang["wait"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"signal KILL", "wait"}, false},
-		{"start and removal hang", func(d *fakeDocker) { d.hang["start"], d.hang["remove"] = true, true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime + removeTime, []string{"signal KILL", "wait", "start", "remove"}, false},
+		{"reset", func(*fakeEngine) {}, "reset", "", unconfirmed, []string{"reset", "open"}, true},
+		{"it does not start", func(d *fakeEngine) { d.Fail = onCall("reset", errNotRunning) }, "removed", "", unconfirmed, []string{"reset", "end", "remove"}, false},
+		{"the engine fails", func(d *fakeEngine) { d.Fail = onCall("reset", errTest) }, "", exec.CauseUnconfirmed, unconfirmed, []string{"reset"}, false},
+		{"the engine hangs", func(d *fakeEngine) { d.Hang["reset"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"reset"}, false},
+		{"there is no reset", func(d *fakeEngine) { d.Facts.ResetKeeps = engine.KeepsNone }, "removed", "", unconfirmed, []string{"end", "remove"}, false},
+		{"it does not start, and the removal hangs", func(d *fakeEngine) {
+			d.Fail, d.Hang["end"] = onCall("reset", errNotRunning), true
+		}, "", exec.CauseUnconfirmed, unconfirmed + removeTime, []string{"reset", "end"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d, s := deaf(t, Spec{})
 				defer s.Release()
+				s.engine.known.Store(nil)
 				tt.prepare(d)
 				begin := time.Now()
 				res, err := s.Run(t.Context(), Command{Script: "x", Timeout: time.Second})
@@ -76,7 +79,7 @@ func TestKillUnconfirmed(t *testing.T) {
 				if elapsed != tt.elapsed || elapsed > 5*time.Second {
 					t.Errorf("Run() took %v after the timeout; want %v", elapsed, tt.elapsed)
 				}
-				if calls := d.took(); !slices.Equal(calls, tt.calls) {
+				if calls := d.Took(); !slices.Equal(calls, tt.calls) {
 					t.Errorf("engine calls %q; want %q", calls, tt.calls)
 				}
 				if tt.works {
@@ -120,33 +123,35 @@ func TestDiagnose(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		profile Profile
-		happens func(*fakeDocker, *Session)
+		happens func(*fakeEngine, *Session)
 		outcome exec.Outcome
 		cause   exec.Cause
-		calls   []string // beside inspections
+		calls   []string // that change something
 		works   bool
 	}{
-		{"killed", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, 137, nil) }, exec.Lost, CauseKilled, nil, false},
-		{"out of memory", Strict, func(d *fakeDocker, s *Session) {
-			d.die(s.container, 137, func(c *engine.ContainerState) { c.OOMKilled = true })
+		{"killed", Strict, func(d *fakeEngine, s *Session) { d.Exit(s.ID(), 137) }, exec.Lost, CauseKilled, nil, false},
+		{"out of memory", Strict, func(d *fakeEngine, s *Session) {
+			d.Change(s.ID(), func(c *engine.Session) { c.OOMKilled = true })
+			d.Exit(s.ID(), 137)
 		}, exec.Lost, CauseOOM, nil, false},
-		{"lease over", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, wire.ExitLeaseOver, nil) }, exec.Lost, CauseLeaseOver, nil, false},
-		{"stopped", Strict, func(d *fakeDocker, s *Session) { d.die(s.container, wire.ExitStopped, nil) }, exec.Lost, CauseStopped, nil, false},
-		{"removed", Strict, func(d *fakeDocker, s *Session) { _ = d.RemoveContainer(d.t.Context(), s.container) }, exec.Lost, CauseRemoved, []string{"remove"}, false},
-		{"paused", Strict, func(d *fakeDocker, s *Session) {
-			_ = d.change(s.container, func(c *engine.ContainerState) { c.Status = "paused" })
-			d.hangUp(s.container)
+		{"lease over", Strict, func(d *fakeEngine, s *Session) { d.Exit(s.ID(), wire.ExitLeaseOver) }, exec.Lost, CauseLeaseOver, nil, false},
+		{"stopped", Strict, func(d *fakeEngine, s *Session) { d.Exit(s.ID(), wire.ExitStopped) }, exec.Lost, CauseStopped, nil, false},
+		{"removed", Strict, func(d *fakeEngine, s *Session) { d.Lose(s.ID(), true) }, exec.Lost, CauseRemoved, nil, false},
+		{"removed, but for its workspace", Strict, func(d *fakeEngine, s *Session) { d.Lose(s.ID(), false) }, exec.Lost, CauseRemoved, nil, false},
+		{"paused", Strict, func(d *fakeEngine, s *Session) {
+			d.Change(s.ID(), func(c *engine.Session) { c.Status = engine.StatusPaused })
+			d.HangUp(s.ID())
 		}, exec.Unknown, CausePaused, nil, false},
-		{"unreachable", Strict, func(d *fakeDocker, s *Session) {
-			d.fail = onCall("inspect", engine.ErrUnreachable)
-			d.hangUp(s.container)
+		{"unreachable", Strict, func(d *fakeEngine, s *Session) {
+			d.Fail = onCall("find", engine.ErrUnreachable)
+			d.HangUp(s.ID())
 		}, exec.Unknown, CauseUnreachable, nil, false},
-		{"engine hangs", Strict, func(d *fakeDocker, s *Session) {
-			d.hang["inspect"] = true
-			d.hangUp(s.container)
+		{"engine hangs", Strict, func(d *fakeEngine, s *Session) {
+			d.Hang["find"] = true
+			d.HangUp(s.ID())
 		}, exec.Unknown, CauseUnreachable, nil, false},
-		{"runner gone", Strict, func(d *fakeDocker, s *Session) { d.hangUp(s.container) }, exec.Unknown, exec.CauseRunnerLost, []string{"signal USR2", "usage"}, true},
-		{"runner gone in dev", Dev, func(d *fakeDocker, s *Session) { d.hangUp(s.container) }, exec.Unknown, exec.CauseRunnerLost, []string{"signal KILL", "wait", "start"}, true},
+		{"runner gone", Strict, func(d *fakeEngine, s *Session) { d.HangUp(s.ID()) }, exec.Unknown, exec.CauseRunnerLost, []string{"sweep", "usage"}, true},
+		{"runner gone in dev", Dev, func(d *fakeEngine, s *Session) { d.HangUp(s.ID()) }, exec.Unknown, exec.CauseRunnerLost, []string{"reset", "open"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,8 +167,7 @@ func TestDiagnose(t *testing.T) {
 				if elapsed := time.Since(begin); elapsed > 6*time.Second {
 					t.Errorf("Run() took %v", elapsed)
 				}
-				calls := slices.DeleteFunc(d.took(), func(c string) bool { return c == "inspect" })
-				if !slices.Equal(calls, tt.calls) {
+				if calls := d.Took(); !slices.Equal(calls, tt.calls) {
 					t.Errorf("engine calls %q; want %q", calls, tt.calls)
 				}
 				if tt.works {
@@ -182,7 +186,7 @@ func TestRunInDeadSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := deaf(t, Spec{})
 		defer s.Release()
-		d.die(s.container, wire.ExitLeaseOver, nil)
+		d.Exit(s.ID(), wire.ExitLeaseOver)
 		synctest.Wait()
 		if _, err := s.Run(t.Context(), Command{Script: "echo"}); !isError(err, exec.Lost, CauseLeaseOver) {
 			t.Errorf("Run() = %v; want session-lost{lease-over}", err)
@@ -222,7 +226,7 @@ func TestMakeRoom(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newFakeDocker(t)
+				d := newFakeEngine(t)
 				_, s := start(t, d, Spec{})
 				defer s.Release()
 				tries := 0
@@ -235,17 +239,17 @@ func TestMakeRoom(t *testing.T) {
 				}
 				swept := false
 				if len(tt.usage) > 0 {
-					d.hangUp(s.container) // the idle runner: a new one is needed
+					d.HangUp(s.ID()) // the idle runner: a new one is needed
 					synctest.Wait()
 					next := 0
-					d.usage = func() (engine.Usage, error) {
+					d.Load = func() (engine.Usage, error) {
 						use := tt.usage[min(next, len(tt.usage)-1)]
 						next++
 						return use, nil
 					}
-					d.fail = func(call string) error {
-						swept = swept || call == "signal"
-						if call == "exec" && (!swept || tt.cause != "") {
+					d.Fail = func(call string) error {
+						swept = swept || call == "sweep"
+						if call == "open" && (!swept || tt.cause != "") {
 							return errTest
 						}
 						return nil
@@ -261,8 +265,8 @@ func TestMakeRoom(t *testing.T) {
 				if res.Room != tt.room {
 					t.Errorf("Room = %t; want %t", res.Room, tt.room)
 				}
-				calls := strings.Join(d.took(), ",")
-				if got := strings.Contains(calls, "signal USR2"); got != tt.swept {
+				calls := strings.Join(d.Took(), ",")
+				if got := strings.Contains(calls, "sweep"); got != tt.swept {
 					t.Errorf("engine calls %s; want swept %t", calls, tt.swept)
 				}
 				if tt.first != 0 && tries != tt.tries {
@@ -276,18 +280,18 @@ func TestMakeRoom(t *testing.T) {
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		state engine.ContainerState
+		state engine.Session
 		want  exec.Cause
 	}{
-		{engine.ContainerState{Status: "exited", ExitCode: wire.ExitLeaseOver}, CauseLeaseOver},
-		{engine.ContainerState{Status: "exited", ExitCode: wire.ExitStopped}, CauseStopped},
-		{engine.ContainerState{Status: "exited", ExitCode: 0}, CauseKilled}, // its engine has missed the end
-		{engine.ContainerState{Status: "exited", ExitCode: 137}, CauseKilled},
-		{engine.ContainerState{Status: "exited", ExitCode: 137, OOMKilled: true}, CauseOOM},
-		{engine.ContainerState{Status: "exited", ExitCode: 2}, CauseKilled},
-		{engine.ContainerState{Status: "created"}, CauseKilled},
-		{engine.ContainerState{Status: "dead"}, CauseKilled},
-		{engine.ContainerState{Status: "removing", ExitCode: 137, OOMKilled: true}, CauseRemoved},
+		{engine.Session{Status: "exited", ExitCode: wire.ExitLeaseOver}, CauseLeaseOver},
+		{engine.Session{Status: "exited", ExitCode: wire.ExitStopped}, CauseStopped},
+		{engine.Session{Status: "exited", ExitCode: 0}, CauseKilled}, // its engine has missed the end
+		{engine.Session{Status: "exited", ExitCode: 137}, CauseKilled},
+		{engine.Session{Status: "exited", ExitCode: 137, OOMKilled: true}, CauseOOM},
+		{engine.Session{Status: "exited", ExitCode: 2}, CauseKilled},
+		{engine.Session{Status: "created"}, CauseKilled},
+		{engine.Session{Status: "dead"}, CauseKilled},
+		{engine.Session{Status: "removing", ExitCode: 137, OOMKilled: true}, CauseRemoved},
 	} {
 		if got := lost(tt.state); got.Outcome != exec.Lost || got.Cause != tt.want || got.Err == nil {
 			t.Errorf("lost(%+v) = %v; want session-lost{%s}", tt.state, got, tt.want)
@@ -303,7 +307,7 @@ func TestRunnerOpensLate(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fails   int // how many tries
-		then    func(d *fakeDocker, s *Session)
+		then    func(d *fakeEngine, s *Session)
 		outcome exec.Outcome // "": it runs
 		cause   exec.Cause
 		tries   int
@@ -311,22 +315,22 @@ func TestRunnerOpensLate(t *testing.T) {
 		{"once", 1, nil, "", "", 2},
 		{"for two seconds", 5, nil, "", "", 6},
 		{"for ever", 1000, nil, exec.NotStarted, exec.CauseEngine, 6},
-		{"its container ends", 1000, func(d *fakeDocker, s *Session) { d.die(s.container, 137, nil) }, exec.Lost, CauseKilled, 1},
-		{"its container is paused", 1000, func(d *fakeDocker, s *Session) {
-			_ = d.change(s.container, func(c *engine.ContainerState) { c.Status = "paused" })
+		{"its container ends", 1000, func(d *fakeEngine, s *Session) { d.Exit(s.ID(), 137) }, exec.Lost, CauseKilled, 1},
+		{"its container is paused", 1000, func(d *fakeEngine, s *Session) {
+			d.Change(s.ID(), func(c *engine.Session) { c.Status = engine.StatusPaused })
 		}, exec.NotStarted, CausePaused, 1},
-		{"its engine goes", 1000, func(d *fakeDocker, _ *Session) { d.hang["inspect"] = true }, exec.NotStarted, CauseUnreachable, 1},
+		{"its engine goes", 1000, func(d *fakeEngine, _ *Session) { d.Hang["find"] = true }, exec.NotStarted, CauseUnreachable, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d, s := deaf(t, Spec{})
 				defer s.Release()
-				d.hangUp(s.container) // the idle runner: a new one is needed
+				d.HangUp(s.ID()) // the idle runner: a new one is needed
 				synctest.Wait()
 				tries := 0
-				d.fail = func(call string) error {
-					if call != "exec" {
+				d.Fail = func(call string) error {
+					if call != "open" {
 						return nil
 					}
 					if tries++; tries == 1 && tt.then != nil {
@@ -361,9 +365,9 @@ func TestEngineHangsBeforeTheStart(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d, s := deaf(t, Spec{})
 			defer s.Release()
-			d.hangUp(s.container)
+			d.HangUp(s.ID())
 			synctest.Wait()
-			d.hang["exec"], d.hang["inspect"] = true, true
+			d.Hang["open"], d.Hang["find"] = true, true
 			begin := time.Now()
 			_, err := s.Run(t.Context(), Command{Script: "echo", Timeout: timeout})
 			if !isError(err, exec.NotStarted, CauseUnreachable) {

@@ -1,17 +1,21 @@
-// Package sandbox owns sessions: it creates a hardened container for each, runs
+// Package sandbox owns sessions: it has a hardened container provisioned for each, runs
 // commands in it, and leaves nothing behind when its owner is gone. It composes
 // four leaves: images (what to start from), exec (how a command runs), policy
 // (whether it may) and sink (what is seen of its output).
 //
 // The engine is the registry: everything needed to list, adopt or reap a session
-// is in its container's labels, so that nothing is lost with a process.
+// is in the labels that the engine keeps with it, so that nothing is lost with a process.
+// Which engine it is this package does not know: see engine.Engine.
 package sandbox
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -20,79 +24,15 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// containers are the engine's calls that make and end a container.
-type containers interface {
-	CreateContainer(ctx context.Context, c engine.Container) (engine.ContainerID, []string, error)
-	StartContainer(ctx context.Context, id engine.ContainerID) error
-	RemoveContainer(ctx context.Context, id engine.ContainerID) error
-}
-
-// inspector tells of containers.
-type inspector interface {
-	Container(ctx context.Context, nameOrID string) (engine.ContainerState, error)
-	Containers(ctx context.Context, labels map[string]string) ([]engine.ContainerState, error)
-	Usage(ctx context.Context, id engine.ContainerID) (engine.Usage, error)
-}
-
-// signaller reaches into a running container.
-type signaller interface {
-	SignalContainer(ctx context.Context, id engine.ContainerID, signal string) error
-	WaitContainer(ctx context.Context, id engine.ContainerID) error
-	OpenExec(ctx context.Context, id engine.ContainerID, e engine.Exec) (engine.Stream, error)
-}
-
-// volumes are the engine's calls on volumes.
-type volumes interface {
-	CreateVolume(ctx context.Context, v engine.Volume) error
-	Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error)
-	RemoveVolume(ctx context.Context, name string) error
-}
-
-// Docker is the engine as this package needs it.
-type Docker interface {
-	containers
-	inspector
-	signaller
-	terminals
-	volumes
-	Info(ctx context.Context) (engine.Info, error)
-}
-
-// resolver turns a reference into an image that is present.
-type resolver interface {
-	Resolve(ctx context.Context, ref string, progress func(engine.Progress)) (engine.Image, error)
-	// ResolveDefault is for no reference; the note says what stood in for the
-	// default image, if anything.
-	ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error)
-}
-
-// provider makes the volumes that sessions share.
-type provider interface {
-	// Runner returns the volume with the runner for that architecture.
-	Runner(ctx context.Context, arch string) (volume string, err error)
-	// Refill fills that volume again when it has turned out to be empty.
-	Refill(ctx context.Context, arch string) error
-	// Programs returns the volume that stands in for the image's
-	// images.ProgramsDir, or "".
-	Programs(ctx context.Context, img engine.Image) (volume string, err error)
-}
-
-// workspaces settles the volumes of single sessions.
-type workspaces interface {
-	// FillWorkspace makes the user the owner of a fresh volume.
-	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
-	// ClearWorkspace empties a volume that the engine cannot remove.
-	ClearWorkspace(ctx context.Context, volume string) error
-	// ReleaseWorkspace removes what is left of the making of a volume and keeps the
-	// engine from removing it.
-	ReleaseWorkspace(ctx context.Context, volume string) error
-}
-
-// Images is what this package needs of package images.
+// Images turns a reference into an image that is present on the engine.
 type Images interface {
-	resolver
-	provider
-	workspaces
+	Resolve(ctx context.Context, ref string, progress func(engine.Progress)) (engine.Image, error)
+	// ResolveDefault is for no reference. The note says what replaced the default image,
+	// if anything did.
+	ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error)
+	// Prune removes what was made for earlier states of this machine and is used by no
+	// session, and returns the names.
+	Prune(ctx context.Context) ([]string, error)
 }
 
 // Options of an Engine. Zero values are defaults.
@@ -106,37 +46,51 @@ type Options struct {
 	Ahead int
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
-	// Observer is told what becomes of commands and sessions; nil: nobody is.
+	// Observer hears what becomes of commands and sessions; nil: nothing does.
 	Observer Observer
-	// Progress hears of pulls and of images being made. It may be called
-	// concurrently.
+	// Keep bounds what is kept of the workspaces of sessions that have ended.
+	Keep Keep
+	// Pruned is called with what Images.Prune has removed; nil: it is not reported.
+	Pruned func(names []string)
+	// Progress is called while images are pulled or made. It may be called concurrently.
 	Progress func(engine.Progress)
 }
 
 // Engine owns sessions. It is safe for concurrent use.
 type Engine struct {
-	docker Docker
-	images Images
-	opts   Options
+	backend    engine.Engine
+	workspaces engine.Workspaces // of backend; nil if it keeps none
+	images     Images
+	opts       Options
 
-	opening *exec.Gate // of the sessions' runners
+	opening *exec.Openings // of the sessions' runners
 
-	info func() (engine.Info, error) // asked once
+	idle time.Duration // how long a transfer may stand still
+
+	known atomic.Pointer[engine.Info] // what the engine says of itself; nil until asked
 
 	mu       sync.Mutex
 	sessions map[string]*Session // guarded by mu; those started here and not stopped
 	warm     warmPool
 }
 
-// New returns an Engine. It asks the engine nothing.
-func New(docker Docker, images Images, opts Options) *Engine {
-	e := &Engine{docker: docker, images: images, opts: opts, opening: exec.NewGate(), sessions: map[string]*Session{}}
-	e.info = sync.OnceValues(func() (engine.Info, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
-		defer cancel()
-		return docker.Info(ctx)
-	})
+// New returns an Engine over another, which runs the sessions. It asks that nothing.
+func New(backend engine.Engine, images Images, opts Options) *Engine {
+	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}}
+	e.workspaces, _ = backend.(engine.Workspaces)
 	return e
+}
+
+// info describes the engine. It is asked once: that does not change.
+func (e *Engine) info(ctx context.Context) (engine.Info, error) {
+	if known := e.known.Load(); known != nil {
+		return *known, nil
+	}
+	info, err := e.backend.Info(ctx)
+	if err == nil {
+		e.known.Store(&info)
+	}
+	return info, err
 }
 
 // callTime bounds one call of the engine that has nothing to transfer.
@@ -146,7 +100,7 @@ const callTime = 30 * time.Second
 // beginning of several.
 var ErrUnknownSession = errors.New("unknown session")
 
-// Open adopts a session, whoever has started it: by its id, or by a prefix of it
+// Open adopts a session, whichever process has started it: by its id, or by a prefix of it
 // that only one session has.
 func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
 	e.mu.Lock()
@@ -159,52 +113,53 @@ func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := describe(state)
+	info, err := e.describe(state)
 	if err != nil {
 		return nil, err
 	}
-	if state.Status != "running" && state.Status != "paused" {
+	if info.Kept != nil {
+		return nil, fmt.Errorf("session %s: %w", info.ID, lostKept(info))
+	}
+	if state.Status != engine.StatusRunning && state.Status != engine.StatusPaused {
 		return nil, fmt.Errorf("session %s: %w", info.ID, lost(state))
 	}
-	return e.session(state.ID, info), nil
+	s = e.session(state.Handle, info)
+	if state.Started.Sub(state.Created) > startSlack {
+		s.restarted.pending.Store(true)
+	}
+	return s, nil
 }
 
-// find looks a session up.
-func (e *Engine) find(ctx context.Context, id string) (engine.ContainerState, error) {
-	if validID(id) {
-		state, err := e.docker.Container(ctx, namePrefix+id)
-		if errors.Is(err, engine.ErrNotFound) {
-			return state, unknown(id)
+// find looks a session up by its id, or by a prefix of it that only one session has.
+func (e *Engine) find(ctx context.Context, id string) (engine.Session, error) {
+	if engine.ValidID(id) {
+		state, err := e.backend.Find(ctx, id)
+		if errors.Is(err, engine.ErrNotFound) || err == nil && !isSession(state) {
+			return engine.Session{}, unknown(id)
 		}
-		if err != nil {
-			return state, err
-		}
-		if _, ok := ours(state); !ok {
-			return state, unknown(id)
-		}
-		return state, nil
+		return state, err
 	}
 	if !validPrefix(id) {
-		return engine.ContainerState{}, unknown(id)
+		return engine.Session{}, unknown(id)
 	}
-	all, err := e.containers(ctx)
+	all, err := e.backend.List(ctx)
 	if err != nil {
-		return engine.ContainerState{}, err
+		return engine.Session{}, err
 	}
-	var found []engine.ContainerState
-	for _, state := range all {
-		if full, _ := ours(state); len(full) >= len(id) && full[:len(id)] == id {
-			found = append(found, state)
-		}
-	}
-	switch len(found) {
+	all = slices.DeleteFunc(all, func(s engine.Session) bool { return !isSession(s) || !strings.HasPrefix(s.ID, id) })
+	switch len(all) {
 	case 0:
-		return engine.ContainerState{}, unknown(id)
+		return engine.Session{}, unknown(id)
 	case 1:
-		return found[0], nil
-	default:
-		return engine.ContainerState{}, fmt.Errorf("%w: %d sessions begin with %q: give more of the id", ErrUnknownSession, len(found), id)
+		return all[0], nil
 	}
+	return engine.Session{}, fmt.Errorf("%w: %d sessions begin with %q: give more of the id", ErrUnknownSession, len(all), id)
+}
+
+// isSession reports whether a session can be found and listed: it is not a reader, and
+// if it has ended its workspace is kept.
+func isSession(s engine.Session) bool {
+	return s.Labels[labelReader] == "" && s.Status != engine.StatusLeft && s.Status != engine.StatusStray
 }
 
 func unknown(id string) error {
@@ -225,25 +180,10 @@ func validPrefix(text string) bool {
 	return true
 }
 
-// containers returns all session containers that are ours.
-func (e *Engine) containers(ctx context.Context) ([]engine.ContainerState, error) {
-	all, err := e.docker.Containers(ctx, map[string]string{labelRole: "session"})
-	if err != nil {
-		return nil, err
-	}
-	mine := all[:0]
-	for _, state := range all {
-		if _, ok := ours(state); ok {
-			mine = append(mine, state)
-		}
-	}
-	return mine, nil
-}
-
 // Info describes a session.
 type Info struct {
 	ID        string        `json:"id"`
-	Status    string        `json:"status"` // the engine's: "running", "paused", "exited", …
+	Status    engine.Status `json:"status"` // the engine's, or StatusKept
 	Image     string        `json:"image"`
 	ImageID   string        `json:"imageID"`
 	Profile   Profile       `json:"profile"`
@@ -256,45 +196,57 @@ type Info struct {
 	Created   time.Time     `json:"created"`
 	Owner     string        `json:"owner"` // host/pid/start of the process that has made it
 	Container string        `json:"container"`
+	// Kept is set if the session has ended, and only its workspace is there.
+	Kept *Kept `json:"kept,omitempty"`
 
 	labels labelSpec
-	key    []byte // of the records of jobs; nil for a session that has none
+	key    []byte        // of the records of jobs; nil for a session that has none
+	keep   time.Duration // how long its workspace is kept
 }
 
-// describe reads a session's labels. They were set by a process of ours on a
-// container that is ours.
-func describe(state engine.ContainerState) (Info, error) {
-	id, ok := ours(state)
-	if !ok {
-		return Info{}, unknown(state.Name)
-	}
-	info := Info{ID: id, Status: state.Status, Owner: state.Labels[labelOwner], Container: string(state.ID)}
+// describe reads a session's labels.
+func describe(state engine.Session) (Info, error) {
+	info, err := describeLabels(state.ID, state.Labels)
+	info.Status, info.Container, info.key = state.Status, state.Ref, decodeKey(state.Labels[labelKey])
+	return info, err
+}
+
+// describeLabels reads what is known of a session by its labels alone.
+func describeLabels(id string, labels map[string]string) (Info, error) {
+	info := Info{ID: id, Owner: labels[labelOwner]}
 	var err error
-	if info.labels, err = decodeLabel(state.Labels[labelShape]); err != nil {
+	if info.labels, err = decodeLabel(labels[labelShape]); err != nil {
 		return info, fmt.Errorf("session %s: label %s: %w", id, labelShape, err)
 	}
-	if info.Lease, err = time.ParseDuration(state.Labels[labelLease]); err != nil || info.Lease <= 0 {
-		return info, fmt.Errorf("session %s: label %s: bad duration %q", id, labelLease, state.Labels[labelLease])
+	if info.Lease, err = time.ParseDuration(labels[labelLease]); err != nil || info.Lease <= 0 {
+		return info, fmt.Errorf("session %s: label %s: bad duration %q", id, labelLease, labels[labelLease])
 	}
-	if info.Created, err = time.Parse(time.RFC3339Nano, state.Labels[labelCreated]); err != nil {
+	if info.Created, err = time.Parse(time.RFC3339Nano, labels[labelCreated]); err != nil {
 		return info, fmt.Errorf("session %s: label %s: %w", id, labelCreated, err)
 	}
-	info.key = decodeKey(state.Labels[labelKey])
+	info.readKeep(labels)
 	l := info.labels
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
-	info.Network, info.Limits, info.Workspace, info.LeaseText = l.Network, l.Limits, l.Workspace, info.Lease.String()
+	info.Network, info.Workspace, info.LeaseText = l.Network, l.Workspace, info.Lease.String()
+	info.Limits = l.Limits.sized(l.Profile) // sessions of earlier versions have the defaults, unwritten
 	return info, nil
 }
 
 // List describes every session of ours on the engine, oldest first.
 func (e *Engine) List(ctx context.Context) ([]Info, error) {
-	all, err := e.containers(ctx)
+	all, err := e.backend.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []Info
 	for _, state := range all {
-		info, err := describe(state)
+		if !isSession(state) {
+			continue
+		}
+		info, err := e.describe(state)
+		if err != nil && state.Status == engine.StatusKept {
+			continue // of another version of ours
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -310,10 +262,25 @@ func (e *Engine) Show(ctx context.Context, id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return describe(state)
+	return e.describe(state)
 }
 
-// Stop ends a session, whoever has started it, and removes what was made for it.
+// describe is how a session is shown. One whose end leaves its workspace is shown as a
+// kept one even before a reap has kept it.
+func (e *Engine) describe(state engine.Session) (Info, error) {
+	info, err := describe(state)
+	if err == nil && state.Status == engine.StatusKept {
+		info.Kept, err = e.describeKept(state, info.keep)
+		return info, err
+	}
+	if now := time.Now(); err == nil && e.leaves(state, info, now) {
+		info.Status = StatusKept
+		info.Kept = &Kept{Since: now, Until: e.until(now, info.keep), Cause: lost(state).Cause}
+	}
+	return info, err
+}
+
+// Stop ends a session, whichever process has started it, and removes what was made for it.
 func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	state, err := e.find(ctx, id)
 	if err != nil {
@@ -323,52 +290,54 @@ func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	if err != nil {
 		return info, err
 	}
+	if state.Status == engine.StatusKept {
+		info, err = e.describe(state)
+	}
+	if err != nil {
+		return info, err
+	}
 	e.mu.Lock()
 	s := e.sessions[info.ID]
 	e.mu.Unlock()
-	if s != nil {
+	if s != nil && state.Status != engine.StatusKept {
 		return info, s.Stop(ctx)
 	}
 	start := time.Now()
-	err = e.remove(ctx, state.ID, info.ID)
+	err = untilFree(ctx, func() error { return e.remove(ctx, state.Handle) })
 	e.noteSession(EventSessionStop, info.ID, start, err)
-	if e.opts.Artifacts != nil {
+	if e.opts.Artifacts != nil && state.Status != engine.StatusKept {
 		err = errors.Join(err, e.opts.Artifacts.Forget(info.ID))
 	}
 	return info, err
 }
 
-// remove removes a session's container and volumes.
-func (e *Engine) remove(ctx context.Context, container engine.ContainerID, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
-	err := e.docker.RemoveContainer(ctx, container)
-	if err == nil {
-		err = e.removeVolumes(ctx, id)
-	}
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return fmt.Errorf("session %s: %w", id, err)
-	}
-	return nil
-}
+// freeTime is how long a workspace that is being read is waited for. A reap looks at
+// one for less than a second.
+const freeTime = 5 * time.Second
 
-// removeVolume removes a workspace, if need be after emptying it.
-func (e *Engine) removeVolume(ctx context.Context, name string) error {
-	err := e.docker.RemoveVolume(ctx, name)
-	if errors.Is(err, engine.ErrConflict) {
-		if err := e.images.ReleaseWorkspace(ctx, name); err != nil {
+// untilFree does something that is a conflict while a workspace is being read.
+func untilFree(ctx context.Context, do func() error) error {
+	for until := time.Now().Add(freeTime); ; {
+		err := do()
+		if !errors.Is(err, engine.ErrConflict) || time.Now().After(until) {
 			return err
 		}
-		err = e.docker.RemoveVolume(ctx, name)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(freeTime / 50):
+		}
 	}
-	if err == nil || errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrConflict) {
-		return err
+}
+
+// remove removes all that was made for a session.
+func (e *Engine) remove(ctx context.Context, h engine.Handle) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	if err := e.backend.Remove(ctx, h); err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return fmt.Errorf("session %s: %w", h.ID, err)
 	}
-	// Its own words may repeat a path of any length.
-	if clearErr := e.images.ClearWorkspace(ctx, name); clearErr != nil {
-		return fmt.Errorf("the engine cannot remove volume %s: %w", name, clearErr)
-	}
-	return e.docker.RemoveVolume(ctx, name)
+	return nil
 }
 
 // Close stops the sessions whose life is this process's: those prepared and not

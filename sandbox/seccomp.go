@@ -17,6 +17,8 @@ const (
 	afINET6   = 10 // AF_INET6
 	afNETLINK = 16 // AF_NETLINK, for getifaddrs(3)
 
+	netlinkROUTE = 0 // NETLINK_ROUTE
+
 	fileType = 0xf000 // S_IFMT
 	fifo     = 0x1000 // S_IFIFO
 	regular  = 0x8000 // S_IFREG; mknod(2) takes 0 for it as well
@@ -98,9 +100,12 @@ func seccomp(profile Profile) *specs.LinuxSeccomp {
 	rules := []specs.LinuxSyscall{{Names: calls, Action: specs.ActAllow}}
 
 	// The address families: io_uring, the way around this, is not allowed at all.
-	for _, family := range []uint64{afUNIX, afINET, afINET6, afNETLINK} {
+	for _, family := range []uint64{afUNIX, afINET, afINET6} {
 		rules = append(rules, allow("socket socketpair", equal(0, family)))
 	}
+	// The other protocols tell of the machine (NETLINK_KOBJECT_UEVENT sends its devices'
+	// events into every network namespace of its first user namespace) or are attack surface.
+	rules = append(rules, allow("socket", equal(0, afNETLINK), equal(2, netlinkROUTE)))
 	// PER_LINUX and PER_LINUX32, each with and without UNAME26, and the query.
 	for _, persona := range []uint64{0, 0x8, 0x20000, 0x20008, 0xffffffff} {
 		rules = append(rules, allow("personality", equal(0, persona)))
@@ -129,11 +134,9 @@ func seccomp(profile Profile) *specs.LinuxSeccomp {
 	}
 }
 
-// allow permits the calls, separated by spaces, where arg holds.
-func allow(calls string, arg specs.LinuxSeccompArg) specs.LinuxSyscall {
-	return specs.LinuxSyscall{
-		Names: strings.Fields(calls), Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{arg},
-	}
+// allow permits the calls, separated by spaces, where all of args hold.
+func allow(calls string, args ...specs.LinuxSeccompArg) specs.LinuxSyscall {
+	return specs.LinuxSyscall{Names: strings.Fields(calls), Action: specs.ActAllow, Args: args}
 }
 
 // equal holds where argument index is value, in all of its 64 bits.

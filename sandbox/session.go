@@ -8,11 +8,12 @@ import (
 	"io"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -20,19 +21,26 @@ import (
 // Session is one agent's long-lived container. It is safe for concurrent use:
 // up to 8 commands run at once, later ones wait in order.
 type Session struct {
-	engine    *Engine
-	container engine.ContainerID
-	info      Info
-	pool      *exec.Pool
-	notes     []string
-	left      []string
-	spare     bool                          // nobody has been given it; set before anybody is
-	kept      func() (*sink.Session, error) // artifacts, opened once
+	engine  *Engine
+	handle  engine.Handle
+	info    Info
+	pool    *exec.Pool
+	notes   []string
+	left    []string
+	reading bool                          // it is a reader: see startReader
+	spare   bool                          // it was prepared and not taken; cleared before it is
+	kept    func() (*sink.Session, error) // artifacts, opened once
 
 	resetting sync.Mutex // one reset at a time
+	restarted *restarted
+	raising   sync.Mutex     // one raise of the pids limit at a time
+	holding   sync.WaitGroup // containers that hold the workspace over a reset
+	losses    atomic.Int64   // resets that have lost a workspace in memory
+	released  atomic.Bool    // this process has let go of it
 
-	mu    sync.Mutex
-	noted map[string]bool // guarded by mu; tags of the jobs whose end was told
+	mu       sync.Mutex
+	noted    map[string]bool // guarded by mu; tags of the jobs whose end was observed
+	baseline string          // guarded by mu; see Baseline; "" is unknown
 }
 
 // ID returns the session's id.
@@ -54,15 +62,21 @@ type Result struct {
 	exec.Status
 	Session string
 	Output  sink.Output
-	// Killed says how far the kill had to go: "" (it ended by itself), "term",
-	// "kill", "stuck", "reset" (the container was started again; files of the
+	// Killed says how far the kill had to go: "" (it ended by itself), "int", "term",
+	// "kill" (by the kernel's word nothing of it is left), "reset" (the container was started again; files of the
 	// workspace kept) or "removed" (the session is gone). With these two its runner
 	// had gone silent: no end was seen by then, and nothing of it is there any more; it
 	// may have ended by itself shortly before.
 	Killed string
+	// WorkspaceLost is set if the container was reset meanwhile, for this command or
+	// another, and a workspace in memory (Limits.Disk) could not be held over it: it is
+	// empty now. It is also set along with an error.
+	WorkspaceLost bool
 	// Room is set when leftovers of earlier commands had to be killed so that
 	// this one could start.
 	Room bool
+	// Full lists what of the session had no room left when the command failed.
+	Full []Full
 	// Policy is what the policy has decided; the zero value if there is none.
 	Policy policy.Decision
 	// Job is set when the command has become a job: its Reason is exec.HandedOver,
@@ -76,38 +90,47 @@ type Result struct {
 // Result has no more than the output so far. It returns at most 5 s after the
 // timeout or after the end of ctx.
 func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
-	res := Result{Session: s.ID()}
-	if err := c.Check(); err != nil {
-		return res, err
-	}
-	if rules := s.engine.opts.Policy; rules != nil {
-		res.Policy = rules.Check(policy.Input{Script: c.Script})
-		if res.Policy.Blocked {
-			s.Denied(c, res.Policy)
-			return res, &policy.Denial{Decision: res.Policy}
-		}
-		c.Decided = res.Policy
-	}
 	mode := ModeCommand
 	if c.Job != nil && c.Job.After == 0 {
 		mode = ModeJob
 	}
-	over, err := s.Observe(ctx, c, mode, InContainer)
+	res := Result{Session: s.ID()}
+	over, err := s.admit(ctx, &c, mode, &res)
 	if err != nil {
-		return res, fmt.Errorf("session %s: %w", s.ID(), err)
+		return res, err
 	}
 	err = s.run(ctx, c, &res)
 	over(res, err)
 	return res, err
 }
 
-// run runs a command that may run. With an error res has no more than the output.
+// admit checks a command, asks the policy, and tells the observer that it is about to run.
+// What it returns must be called once, with what has become of the command. A command that
+// is not admitted must not run.
+func (s *Session) admit(ctx context.Context, c *Command, mode Mode, res *Result) (over func(Result, error), err error) {
+	if rules := s.engine.opts.Policy; rules != nil {
+		err = s.Admit(c, rules)
+		res.Policy = c.Decided
+	} else {
+		err = c.Check() // a caller may have asked rules of its own: Decided stays
+	}
+	if err != nil {
+		return nil, err
+	}
+	if over, err = s.Observe(ctx, *c, mode, InContainer); err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
+	}
+	return over, nil
+}
+
+// run runs a command that was admitted: it opens the sink, attempts the command, and
+// settles the result. With an error res has no more than the output.
 func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
 	blocked, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
+	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
 	c.Output.Release = blocked.Done()
 	out, err := s.sink(c.Output)
 	if err != nil {
@@ -121,15 +144,32 @@ func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	if c.Output.Streams == sink.Split {
 		command.Stderr = out.Stderr()
 	}
-	// Live writers have half of the grace to take what there is; then the pool
-	// need not give up on the sink.
-	command.OnKill = func() { time.AfterFunc(cmp.Or(command.Grace, exec.DefaultGrace)/2, release) }
+	command.OnKill = func() { releaseLater(ctx, command.Grace, release) }
 	if c.Job != nil {
 		if err := s.offer(&command, c.Job, release); err != nil {
 			return fmt.Errorf("session %s: %w", s.ID(), err)
 		}
 	}
-	start := time.Now()
+	err = s.attempt(ctx, command, res)
+	return s.conclude(command, c.Job, out, res, err)
+}
+
+// releaseLater gives up live writers that block, at half of the last grace of a kill:
+// until then they take what there is, and the pool need not give up on the sink.
+func releaseLater(ctx context.Context, grace time.Duration, release func()) {
+	grace = cmp.Or(grace, exec.DefaultGrace)
+	patience := grace / 2
+	if errors.Is(context.Cause(ctx), exec.ErrInterrupt) {
+		patience += grace // the one that follows SIGINT
+	}
+	time.AfterFunc(patience, release)
+}
+
+// attempt runs the command in the pool. Where it could not start for want of room it
+// makes room and tries once more; where a runner was lost it rescues what is known: the
+// command may have become a job, or the session may have to be reset.
+func (s *Session) attempt(ctx context.Context, command exec.Command, res *Result) (err error) {
+	start, losses := time.Now(), s.losses.Load()
 	res.Status, err = s.pool.Run(ctx, command)
 	if err != nil && s.makeRoom(ctx, err) {
 		res.Room = true
@@ -143,22 +183,29 @@ func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 		res.Status, res.Killed, err = s.recover(ctx, err)
 		res.Elapsed = time.Since(start)
 	}
-	res.Output = out.Close()
+	res.WorkspaceLost = s.losses.Load() != losses
+	return err
+}
+
+// conclude closes the sink and completes the result. It returns err in the session's words.
+func (s *Session) conclude(command exec.Command, o *JobOptions, out *sink.Sink, res *Result, err error) error {
+	res.Output, res.Full = out.Close(), s.info.labels.full(res.NoRoom)
 	if err != nil {
-		return fmt.Errorf("session %s: %w", s.ID(), limitText(err, c.Job))
+		return fmt.Errorf("session %s: %w", s.ID(), limitText(err, o))
 	}
-	if started := res.Handed; started != nil {
-		res.Job = s.handle(command, started)
-		if res.Output.Artifact.Stored {
-			// The whole output becomes one when the job has ended. If this one stays it is
-			// an artifact too many.
-			_ = s.discard(&res.Output)
-		}
+	if res.Handed == nil {
+		return nil
+	}
+	res.Job = s.jobOf(command, res.Handed)
+	if res.Output.Artifact.Stored {
+		// The whole output becomes an artifact when the job has ended. If this one cannot be
+		// removed, there is one too many.
+		_ = s.discard(&res.Output)
 	}
 	return nil
 }
 
-var rungs = map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungStuck: "stuck"}
+var rungs = map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungInt: "int"}
 
 // command is what the runner is asked for.
 func (s *Session) command(c Command) exec.Command {
@@ -177,7 +224,7 @@ func (s *Session) command(c Command) exec.Command {
 	return exec.Command{
 		Shell: shell, Script: c.Script, Args: c.Args, Env: overlay(l.environment(), c.Env), Dir: dir,
 		UID: l.User.UID, GID: l.User.GID, Stdin: c.Stdin,
-		Exclusive: c.Exclusive, Timeout: c.Timeout, Grace: s.engine.opts.Grace,
+		Exclusive: c.Exclusive, Timeout: c.Timeout, Grace: s.engine.opts.Grace, Watch: l.watch(),
 	}
 }
 
@@ -200,13 +247,42 @@ func (s *Session) artifacts() (*sink.Session, error) {
 
 // openRunner opens an exec whose process is a runner.
 func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
-	return s.engine.docker.OpenExec(ctx, s.container, engine.Exec{Args: serveCommand(), User: "0:0"})
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
+	stream, err := s.engine.backend.Open(ctx, s.handle, engine.Exec{Args: serveCommand(), User: "0:0"})
+	if err != nil {
+		return nil, err
+	}
+	return runnerStream{stream}, nil
+}
+
+// runnerStream is the stream of a runner.
+type runnerStream struct{ engine.Stream }
+
+// NoRoom reports whether the runner's program was ended by its own runtime, which
+// could not start a thread: by the exit code that the engine has of it.
+func (r runnerStream) NoRoom() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
+	defer cancel()
+	code, err := r.ExitCode(ctx)
+	return err == nil && code == runtimeAbort
+}
+
+// state asks the engine for the session's. It is an engine.ErrNotFound where what ran was
+// removed, even if its workspace is there.
+func (s *Session) state(ctx context.Context) (engine.Session, error) {
+	state, err := s.engine.backend.Find(ctx, s.handle.ID)
+	if err == nil && state.Handle != s.handle {
+		err = fmt.Errorf("session %s was removed: %w", s.handle.ID, engine.ErrNotFound)
+	}
+	return state, err
 }
 
 // isPaused asks the engine. One that does not answer says nothing of a pause.
 func (s *Session) isPaused(ctx context.Context) bool {
-	state, err := s.engine.docker.Container(ctx, string(s.container))
-	return err == nil && state.Status == "paused"
+	state, err := s.state(ctx)
+	return err == nil && state.Status == engine.StatusPaused
 }
 
 // mayOpen reports whether a runner that could not be opened could be at another
@@ -214,8 +290,8 @@ func (s *Session) isPaused(ctx context.Context) bool {
 func (s *Session) mayOpen(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, resetTime)
 	defer cancel()
-	state, err := s.engine.docker.Container(ctx, string(s.container))
-	return err == nil && state.Status == "running" && !s.isFull(ctx)
+	state, err := s.state(ctx)
+	return err == nil && state.Status == engine.StatusRunning && !s.isFull(ctx)
 }
 
 // Release closes this process's hold on the session, which kills what it still
@@ -226,7 +302,9 @@ func (s *Session) Release() {
 		delete(s.engine.sessions, s.ID())
 	}
 	s.engine.mu.Unlock()
+	s.released.Store(true)
 	s.pool.Close()
+	s.holding.Wait()
 	if kept, err := s.kept(); err == nil && kept != nil {
 		_ = kept.Close() // of what is only read and locked
 	}
@@ -234,8 +312,12 @@ func (s *Session) Release() {
 
 // Stop ends the session and everything in it, and removes what was made for it.
 func (s *Session) Stop(ctx context.Context) error {
+	if s.reading { // the session has ended before
+		return s.closeReader(ctx)
+	}
+	s.holding.Wait()
 	start := time.Now()
-	err := s.engine.remove(ctx, s.container, s.ID())
+	err := s.engine.remove(ctx, s.handle)
 	if !s.spare {
 		s.engine.noteSession(EventSessionStop, s.ID(), start, err)
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -127,6 +128,8 @@ type Limits struct {
 	CPUs   float64 `json:"cpus"`           // cores
 	Pids   int64   `json:"pids"`           // processes and threads
 	Disk   int64   `json:"disk,omitempty"` // bytes of workspace, kept in memory; 0: no limit, on disk
+	Home   int64   `json:"home,omitempty"` // bytes of the home, kept in memory; 0: a quarter of the memory, at most 512 MiB; none in profile dev
+	Tmp    int64   `json:"tmp,omitempty"`  // bytes of /tmp, kept in memory; 0: as home
 }
 
 // Spec is the shape of a session to start. The zero value of each field is a
@@ -139,9 +142,12 @@ type Spec struct {
 	Network   Network
 	Limits    Limits
 	Runtime   string // "" is the engine's default
-	// Lease is how long the session lives without a word from anybody. It must
+	// Lease is how long the session lives while it is idle. It must
 	// be at least a second; 0 is DefaultLease.
 	Lease time.Duration
+	// Keep is how long its workspace is kept when the session has ended otherwise than
+	// by Stop, unless it is a bind, has a Limits.Disk or is empty; 0: not at all.
+	Keep time.Duration
 }
 
 const (
@@ -161,6 +167,9 @@ const (
 	devPids         = 4096
 	minMemory       = 6 << 20 // bytes; what engines refuse to go below
 	pageSize        = 4096    // bytes
+	minSize         = 1 << 20 // bytes
+	minCPUs         = 0.01    // the kernel's shortest quota is 1 ms of 100
+	maxPids         = 4 << 20 // PID_MAX_LIMIT of the kernel
 	minPids         = 64      // a runner and PID 1 have 20 threads each
 	maxTargetLength = 4096    // PATH_MAX
 )
@@ -185,6 +194,9 @@ func (s Spec) Normalize() (Spec, error) {
 	}
 	if s.Lease < time.Second {
 		return s, fmt.Errorf("lease %s: it must be at least 1s", s.Lease)
+	}
+	if s.Keep < 0 {
+		return s, fmt.Errorf("keep %s: it must not be negative", s.Keep)
 	}
 	if err := s.Limits.normalize(s.Profile); err != nil {
 		return s, err
@@ -212,8 +224,14 @@ func (l *Limits) normalize(p Profile) error {
 			l.Pids = devPids
 		}
 	}
+	if l.Pids > maxPids {
+		return fmt.Errorf("pids %d: it must be at most %d", l.Pids, maxPids)
+	}
 	if l.Pids < minPids {
 		return fmt.Errorf("pids %d: it must be at least %d", l.Pids, minPids)
+	}
+	if l.CPUs > 0 && l.CPUs < minCPUs {
+		return fmt.Errorf("cpus %v: it must be at least %v", l.CPUs, minCPUs)
 	}
 	if l.CPUs < 0 || l.CPUs != l.CPUs || l.CPUs > 1e6 {
 		return fmt.Errorf("cpus %v: it must be a positive number", l.CPUs)
@@ -221,10 +239,37 @@ func (l *Limits) normalize(p Profile) error {
 	if l.Disk < 0 {
 		return fmt.Errorf("disk %d: it must not be negative", l.Disk)
 	}
+	return l.checkSizes()
+}
+
+// checkSizes refuses sizes that what is kept in memory cannot have.
+func (l *Limits) checkSizes() error {
+	for _, size := range []struct {
+		name  string
+		bytes int64
+	}{{"home", l.Home}, {"tmp", l.Tmp}} {
+		switch {
+		case size.bytes == 0:
+		case size.bytes < minSize:
+			return fmt.Errorf("%s %d bytes: it must be at least %d (1 MiB)", size.name, size.bytes, minSize)
+		case size.bytes > l.Memory:
+			return fmt.Errorf("%s %d bytes: its files count as memory, of which the session has %d", size.name, size.bytes, l.Memory)
+		}
+	}
 	return nil
 }
 
-// normalizeUser decides whose name commands run in.
+// sized has the sizes that a session gets. In profile dev the home is on the
+// container's own root.
+func (l Limits) sized(p Profile) Limits {
+	l.Home, l.Tmp = cmp.Or(l.Home, quarter(l.Memory)), cmp.Or(l.Tmp, quarter(l.Memory))
+	if p == Dev {
+		l.Home = 0
+	}
+	return l
+}
+
+// normalizeUser decides which user commands run as.
 func (s Spec) normalizeUser() (Spec, error) {
 	owner := User{UID: strictUID, GID: strictUID}
 	if s.Profile == Dev {
@@ -237,8 +282,8 @@ func (s Spec) normalizeUser() (Spec, error) {
 		}
 		if s.Workspace.Kind == WorkspaceBind && s.Profile == Strict && dirOwner != nil {
 			if dirOwner.UID == 0 && s.User == nil {
-				return s, fmt.Errorf("workspace: %s belongs to root, and commands in profile strict never run as root: "+
-					"change its owner, name another user with --user, use copy:%[1]s, or --profile dev", s.Workspace.Dir)
+				return s, &hinted{hint: HintOwner, about: s.Workspace.Dir, error: fmt.Errorf(
+					"workspace: %s belongs to root, and commands in profile strict never run as root", s.Workspace.Dir)}
 			}
 			owner = *dirOwner
 		}
@@ -247,10 +292,10 @@ func (s Spec) normalizeUser() (Spec, error) {
 		s.User = &owner
 	}
 	if s.Profile == Strict && (s.User.UID == 0 || s.User.GID == 0) {
-		return s, fmt.Errorf("user %d:%d: profile strict has no commands of uid or gid 0; use --profile dev", s.User.UID, s.User.GID)
+		return s, &hinted{hint: HintDev, error: fmt.Errorf("user %d:%d: profile strict has no commands of uid or gid 0", s.User.UID, s.User.GID)}
 	}
 	if s.Profile == Dev && s.User.UID != 0 {
-		return s, fmt.Errorf("user %d: profile dev is uid 0; use --profile strict", s.User.UID)
+		return s, &hinted{hint: HintStrict, error: fmt.Errorf("user %d: profile dev is uid 0", s.User.UID)}
 	}
 	return s, nil
 }
@@ -267,7 +312,14 @@ type labelSpec struct {
 	Workspace Workspace `json:"workspace"`
 	Path      string    `json:"path"`               // of commands
 	Programs  bool      `json:"programs,omitempty"` // /usr is a volume
+	Accounts  bool      `json:"accounts,omitempty"` // /etc is a volume
+	// Shape counts what sessions are created with: 0 before dns and sysctls were, and
+	// before runners watched for room.
+	Shape int `json:"shape,omitempty"`
 }
+
+// currentShape is that of the sessions that this version creates.
+const currentShape = 1
 
 func (l labelSpec) encode() string {
 	b, err := json.Marshal(l)
@@ -282,11 +334,14 @@ func (l labelSpec) home() string {
 	if l.User.UID == 0 {
 		return "/root"
 	}
-	return "/home/agent"
+	return strictHome
 }
 
+// strictHome is the home in profile strict.
+const strictHome = "/home/agent"
+
 // environment is what every command starts with, before what the caller adds.
-// SHELL is there not least because bash otherwise asks for the user's entry in
+// SHELL is set because bash otherwise looks up the user's entry in
 // passwd at every start, and finds none in many images.
 func (l labelSpec) environment() []string {
 	name := "agent"

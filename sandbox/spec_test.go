@@ -138,7 +138,10 @@ func TestNormalize(t *testing.T) {
 		{"no number of cpus", Spec{Limits: Limits{CPUs: math.NaN()}}, Spec{}, "positive"},
 		{"endless cpus", Spec{Limits: Limits{CPUs: math.Inf(1)}}, Spec{}, "positive"},
 		{"disk", Spec{Limits: Limits{Disk: -1}}, Spec{}, "negative"},
-		{"root in strict", Spec{User: &User{0, 0}}, Spec{}, "use --profile dev"},
+		{"tiny home", Spec{Limits: Limits{Home: 1<<20 - 1}}, Spec{}, "home 1048575 bytes: it must be at least 1048576"},
+		{"negative tmp", Spec{Limits: Limits{Tmp: -1}}, Spec{}, "tmp -1 bytes: it must be at least"},
+		{"tmp above the memory", Spec{Limits: Limits{Memory: 1 << 30, Tmp: 1<<30 + 1}}, Spec{}, "count as memory"},
+		{"root in strict", Spec{User: &User{0, 0}}, Spec{}, "no commands of uid or gid 0"},
 		{"root's group in strict", Spec{User: &User{1000, 0}}, Spec{}, "uid or gid 0"},
 		{"somebody in dev", Spec{Profile: Dev, User: &User{1000, 1000}}, Spec{}, "profile dev is uid 0"},
 		{"no such directory", Spec{Workspace: Workspace{Kind: WorkspaceCopy, Dir: mine + "/none"}}, Spec{}, "no such file"},
@@ -166,8 +169,9 @@ func TestNormalize(t *testing.T) {
 		bind := Workspace{Kind: WorkspaceBind, Dir: mine, Target: mine}
 		got, err := Spec{Workspace: bind}.Normalize()
 		if owner.UID == 0 {
-			if err == nil || !strings.Contains(err.Error(), "belongs to root") || !strings.Contains(err.Error(), "copy:"+mine) {
-				t.Errorf("Normalize(bind of root's) = %v; want a refusal that names copy:%s", err, mine)
+			hint, about := HintOf(err)
+			if err == nil || !strings.Contains(err.Error(), "belongs to root") || hint != HintOwner || about != mine {
+				t.Errorf("Normalize(bind of root's) = %v, hint %q of %q; want a refusal that says what would help with %s", err, hint, about, mine)
 			}
 		} else if err != nil || *got.User != *owner {
 			t.Errorf("Normalize(bind) = %+v, %v; want user %v", got.User, err, owner)

@@ -35,7 +35,10 @@ func decodeLabel(text string) (labelSpec, error) {
 func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	spec, err := spec.Normalize()
 	if err != nil {
-		return nil, &InputError{Field: "session", Text: err.Error()}
+		return nil, &InputError{Field: "session", Text: err.Error(), err: err}
+	}
+	if err := e.unfitForLabels(spec); err != nil {
+		return nil, err
 	}
 	start := time.Now()
 	s, err := e.start(ctx, spec)
@@ -47,15 +50,28 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	return s, err
 }
 
-// besideTime bounds the reap that a start waits for: as long as one call to an engine
+// unfitForLabels refuses words that hold a secret and would become labels and mounts of
+// a container: the engine shows those to everyone, and keeps them in its log.
+func (e *Engine) unfitForLabels(spec Spec) error {
+	for _, word := range []struct{ field, text string }{
+		{"image", spec.Image}, {"workspace", spec.Workspace.Dir}, {"workspace", spec.Workspace.Target}, {"runtime", spec.Runtime},
+	} {
+		if masked := e.opts.Secrets.Scrub(word.text); masked != word.text {
+			return badInput(word.field, "%s: %s holds a secret, and the engine would show it: use one without", word.field, masked)
+		}
+	}
+	return nil
+}
+
+// startReapTime bounds the reap that a start waits for: as long as one call to an engine
 // may take, however much there is to reap.
-const besideTime = 30 * time.Second
+const startReapTime = 30 * time.Second
 
 func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	reaped := make(chan struct{})
-	go func() { // beside the start; what it cannot do the next one does
+	go func() { // during the start; what it cannot do the next one does
 		defer close(reaped)
-		ctx, cancel := context.WithTimeout(ctx, besideTime)
+		ctx, cancel := context.WithTimeout(ctx, startReapTime)
 		defer cancel()
 		_, _ = e.Reap(ctx)
 	}()
@@ -73,39 +89,49 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	return s, nil
 }
 
-// prepare makes a session that is ready but for its workspace's contents.
+// prepare makes a session that is ready but for its workspace's contents. If its image
+// was removed since it was resolved, it is resolved again.
 func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
+	s, err := e.prepareOnce(ctx, spec)
+	if errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil {
+		s, err = e.prepareOnce(ctx, spec)
+	}
+	return s, err
+}
+
+func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	id, err := newID()
 	if err != nil {
 		return nil, fmt.Errorf("session id: %w", err)
 	}
-	p, err := e.provide(ctx, id, &spec)
+	sizeNotes := spec.sizeNotes()
+	p, err := e.prerequisites(ctx, &spec)
 	if err != nil {
-		return nil, errors.Join(err, e.discardVolumes(ctx, id))
+		return nil, err
 	}
-	l := labelSpec{
-		Image: imageName(spec, p.image), ImageID: string(p.image.ID), Profile: spec.Profile, User: *spec.User,
-		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(p.image.Env), Programs: p.programs != "",
-	}
-	shape := containerShape(id, spec, p, l, time.Now())
-	if p.plainTmpfs {
-		if shape.Spec.Mounts, err = e.inVolumes(ctx, id, shape.Spec.Mounts); err != nil {
-			return nil, errors.Join(err, e.discardVolumes(ctx, id))
+	var info Info
+	shape := shapeOf(id, spec, p)
+	shape.Labels = func(over engine.Overlays) map[string]string {
+		now := time.Now()
+		l := labelsOf(spec, p.image, over)
+		labels := sessionLabels(spec, l, now)
+		info = Info{
+			ID: id, Status: engine.StatusRunning, Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network,
+			Limits: l.Limits, Workspace: l.Workspace, Lease: spec.Lease, LeaseText: spec.Lease.String(), Created: now,
+			Owner: self().String(), labels: l, key: decodeKey(labels[labelKey]),
 		}
+		info.readKeep(labels)
+		return labels
 	}
-	container, err := e.launch(ctx, id, shape, spec, p.image.Arch)
+	handle, notes, err := e.backend.Provision(ctx, shape)
 	if err != nil {
-		return nil, errors.Join(err, e.discardVolumes(ctx, id))
+		return nil, explainBind(err, spec)
 	}
-	info := Info{
-		ID: id, Status: "running", Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network,
-		Limits: l.Limits, Workspace: l.Workspace, Lease: spec.Lease, LeaseText: spec.Lease.String(), Created: time.Now(),
-		Owner: self().String(), Container: string(container), labels: l, key: decodeKey(shape.Labels[labelKey]),
-	}
-	s := e.session(container, info)
+	info.Container = handle.Ref
+	s := e.session(handle, info)
 	s.spare = true
-	s.notes = append(p.notes, networkNotes(spec.Network)...)
-	if err := s.settle(ctx, p.unenforced); err != nil {
+	s.notes = slices.Concat(p.notes, spec.nameNotes(), notes, networkNotes(spec.Network), sizeNotes)
+	if err := s.settle(ctx, p.info); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
@@ -126,57 +152,62 @@ func networkNotes(n Network) []string {
 	return []string{"network bridge: the engine's host, its local network and cloud metadata services are reachable from this session"}
 }
 
-// provision is what a container needs before it can be created.
-type provision struct {
-	image      engine.Image
-	runner     string // volume
-	programs   string // volume, or ""
-	notes      []string
-	unenforced []string
-	plainTmpfs bool // of engine.Info
+// sizeNotes say which sizes that were asked for do not count.
+func (s *Spec) sizeNotes() []string {
+	if s.Profile != Dev || s.Limits.Home == 0 {
+		return nil
+	}
+	return []string{"profile dev: the home is on the container's own root, and has no size of its own: the limit for it does not count"}
 }
 
-// provide gets the image, the volumes that sessions share and the workspace's,
-// still empty, and what the engine can do, all at once.
-func (e *Engine) provide(ctx context.Context, id string, spec *Spec) (provision, error) {
-	var p provision
+// prerequisites are what has to be known before a session can be provisioned.
+type prerequisites struct {
+	image engine.Image
+	notes []string // of the image
+	info  engine.Info
+}
+
+// prerequisites gets the image, and what the engine can do, at once.
+func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, error) {
+	var p prerequisites
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		var err error
-		if p.image, p.notes, err = e.resolve(ctx, spec.Image); err != nil {
-			return err
-		}
-		if spec.readsPrograms() {
-			group.Go(func() error {
-				var err error
-				p.programs, err = e.images.Programs(ctx, p.image)
-				return err
-			})
-		}
-		p.runner, err = e.images.Runner(ctx, p.image.Arch)
+		p.image, p.notes, err = e.resolve(ctx, spec.Image)
 		return err
 	})
-	if spec.Workspace.Kind != WorkspaceBind {
-		group.Go(func() error { return e.makeVolume(ctx, id, *spec) })
-	}
-	group.Go(func() error { return e.makeJobsVolume(ctx, id) })
-	var info engine.Info
 	group.Go(func() error {
 		var err error
-		info, err = e.info()
-		return err
+		if p.info, err = e.info(ctx); err != nil {
+			return err
+		}
+		return spec.possible(p.info) // before an image is pulled for nothing
 	})
 	if err := group.Wait(); err != nil {
 		return p, err
 	}
-	p.unenforced, p.plainTmpfs = info.Unenforced, info.PlainTmpfs
-	return p, spec.fit(info)
+	return p, spec.fit(p.info)
 }
 
-// readsPrograms reports whether the session can have its programs from a volume
-// that is read-only: nobody installs any, and nothing is mounted among them.
-func (s *Spec) readsPrograms() bool {
-	return s.Profile == Strict && s.Workspace.Target != programsDir && !strings.HasPrefix(s.Workspace.Target, programsDir+"/")
+// readsPrograms reports whether the session can have a read-only copy of its programs:
+// no command installs any, and nothing is mounted among them.
+func (s *Spec) readsPrograms() bool { return s.Profile == Strict && !s.worksIn(engine.ProgramsDir) }
+
+// names reports whether the session's user can be given a name. uid 0 has one in every
+// image that has any.
+func (s *Spec) names() bool { return s.Profile == Strict && !s.worksIn(engine.AccountsDir) }
+
+// nameNotes say why the user is not given a name.
+func (s *Spec) nameNotes() []string {
+	if s.Profile != Strict || s.names() {
+		return nil
+	}
+	return []string{fmt.Sprintf("the session's user may have no name: the workspace lies at %s, where its entry would be", s.Workspace.Target)}
+}
+
+// worksIn reports whether the workspace lies in a directory.
+func (s *Spec) worksIn(dir string) bool {
+	return s.Workspace.Target == dir || strings.HasPrefix(s.Workspace.Target, dir+"/")
 }
 
 // resolve finds the image, and what the owner should know of it.
@@ -192,94 +223,37 @@ func (e *Engine) resolve(ctx context.Context, ref string) (engine.Image, []strin
 	return img, []string{note}, err
 }
 
+// possible refuses what the engine's machine does not have.
+func (s *Spec) possible(info engine.Info) error {
+	if have := float64(info.CPUs); have > 0 && s.Limits.CPUs > have {
+		return badInput("cpus", "cpus %v: the engine's machine has %v", s.Limits.CPUs, have)
+	}
+	// A name with a dot or a path is one that engines take without having registered it.
+	if s.Runtime != "" && len(info.Runtimes) > 0 && !slices.Contains(info.Runtimes, s.Runtime) && !strings.ContainsAny(s.Runtime, "./") {
+		return badInput("runtime", "runtime %q: the engine has %s", s.Runtime, strings.Join(info.Runtimes, ", "))
+	}
+	return nil
+}
+
 // fit adapts the limits to the engine's machine, and refuses what the engine
 // would drop silently.
 func (s *Spec) fit(info engine.Info) error {
 	if s.Limits.CPUs == 0 {
 		s.Limits.CPUs = float64(min(defaultCPUs, max(1, info.CPUs)))
 	}
+	s.Limits = s.Limits.sized(s.Profile)
 	if s.Profile != Strict {
 		return nil
 	}
+	if len(info.Unheld) > 0 {
+		return fmt.Errorf("the engine at %s does not give containers all that profile strict needs: %s", info.Address, strings.Join(info.Unheld, ", "))
+	}
 	for _, name := range info.Unenforced {
 		if name == "memory" || name == "pids" || name == "cpus" {
-			return fmt.Errorf("the engine at %s does not enforce the %s limit, and profile strict needs it: "+
-				"run `sandboxbash doctor` to see why, or use --profile dev knowingly", info.Address, name)
+			return &hinted{hint: HintUnlimited, error: fmt.Errorf("the engine at %s does not enforce the %s limit, and profile strict needs it", info.Address, name)}
 		}
 	}
 	return nil
-}
-
-func (e *Engine) makeVolume(ctx context.Context, id string, spec Spec) error {
-	v := engine.Volume{Name: namePrefix + id, Labels: volumeLabels(id)}
-	if spec.Limits.Disk > 0 {
-		// The one hard limit that every engine has: a file system of that size.
-		v.Options = map[string]string{
-			"type": "tmpfs", "device": "tmpfs",
-			"o": fmt.Sprintf("size=%d,uid=%d,gid=%d,mode=755,nosuid,nodev", spec.Limits.Disk, spec.User.UID, spec.User.GID),
-		}
-	}
-	return e.docker.CreateVolume(ctx, v)
-}
-
-// fillVolume makes the session's user the owner of its volume.
-func (e *Engine) fillVolume(ctx context.Context, id string, spec Spec) error {
-	if spec.Workspace.Kind == WorkspaceBind || spec.Limits.Disk > 0 {
-		return nil
-	}
-	return e.images.FillWorkspace(ctx, namePrefix+id, spec.User.UID, spec.User.GID)
-}
-
-// launch creates the container beside filling its workspace, and starts it. An
-// empty runner volume, as a prune leaves it, is filled again once.
-func (e *Engine) launch(ctx context.Context, id string, shape engine.Container, spec Spec, arch string) (engine.ContainerID, error) {
-	var container engine.ContainerID
-	group, grouped := errgroup.WithContext(ctx)
-	group.Go(func() error { return e.fillVolume(grouped, id, spec) })
-	group.Go(func() error {
-		var err error
-		container, err = e.create(grouped, shape, spec)
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return "", errors.Join(err, e.discardContainer(ctx, id))
-	}
-	err := e.docker.StartContainer(ctx, container)
-	if err == nil {
-		return container, nil
-	}
-	err = errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
-	if ctx.Err() != nil {
-		return "", err
-	}
-	if refillErr := e.images.Refill(ctx, arch); refillErr != nil {
-		return "", errors.Join(err, refillErr)
-	}
-	if container, err = e.create(ctx, shape, spec); err == nil {
-		err = e.docker.StartContainer(ctx, container)
-	}
-	if err != nil {
-		return "", errors.Join(explainBind(err, spec), e.discardContainer(ctx, id))
-	}
-	return container, nil
-}
-
-// create creates the container. In profile strict what the engine will not give
-// is refused.
-func (e *Engine) create(ctx context.Context, shape engine.Container, spec Spec) (engine.ContainerID, error) {
-	id, warnings, err := e.docker.CreateContainer(ctx, shape)
-	if err == nil && len(warnings) > 0 && spec.Profile == Strict {
-		err = fmt.Errorf("the engine would not give all that profile strict asks for: %s", strings.Join(warnings, "; "))
-	}
-	return id, explainBind(err, spec)
-}
-
-// discardContainer takes back what create has made, if anything. It goes by the
-// name: an engine may have made a container and not have come to say so.
-func (e *Engine) discardContainer(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
-	return e.docker.RemoveContainer(ctx, engine.ContainerID(namePrefix+id))
 }
 
 // explainBind adds what an engine's refusal of a bind usually means.
@@ -290,12 +264,12 @@ func explainBind(err error, spec Spec) error {
 	return fmt.Errorf("%w\nthe engine must see %s at the same path; a remote or virtualised engine may not: use copy:%[2]s", err, spec.Workspace.Dir)
 }
 
-// session makes the handle of a running container.
-func (e *Engine) session(container engine.ContainerID, info Info) *Session {
-	s := &Session{engine: e, container: container, info: info}
+// session makes the Session of one that runs.
+func (e *Engine) session(handle engine.Handle, info Info) *Session {
+	s := &Session{engine: e, handle: handle, info: info, restarted: newRestarted()}
 	s.kept = sync.OnceValues(s.artifacts)
 	s.pool = exec.NewPool(exec.Options{
-		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Gate: e.opening,
+		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Openings: e.opening,
 		Again: s.mayOpen,
 	})
 	e.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // Whatever goes wrong while a session is made, nothing is left of it.
@@ -23,33 +24,26 @@ func TestStartLeavesNothingAfterAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		spec    Spec
-		prepare func(*fakeDocker, *fakeImages)
-		refills int
+		prepare func(*fakeEngine, *fakeImages)
 		text    string
 	}{
-		{"no image", Spec{Image: "x"}, func(_ *fakeDocker, i *fakeImages) { i.missing = errTest }, 0, ""},
-		{"no volume", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("volume", errTest) }, 0, ""},
-		{"no container", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("create", errTest) }, 0, ""},
-		{"no start", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("start", errTest) }, 1, ""},
-		{"no runner volume", Spec{}, func(d *fakeDocker, i *fakeImages) { d.fail, i.refill = onCall("start", errTest), errors.New("empty") }, 1, "empty"},
-		{"no exec", Spec{}, func(d *fakeDocker, _ *fakeImages) { d.fail = onCall("exec", errTest) }, 0, "posture"},
+		{"no image", Spec{Image: "x"}, func(_ *fakeEngine, i *fakeImages) { i.missing = errTest }, ""},
+		{"no session", Spec{}, func(d *fakeEngine, _ *fakeImages) { d.Fail = onCall("provision", errTest) }, ""},
+		{"no exec", Spec{}, func(d *fakeEngine, _ *fakeImages) { d.Fail = onCall("open", errTest) }, "posture"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d, i := newFakeDocker(t), &fakeImages{}
+				d, i := newFakeEngine(t), &fakeImages{}
 				tt.prepare(d, i)
 				e := New(d, i, Options{})
 				_, err := e.Start(t.Context(), tt.spec)
 				if !errors.Is(err, errTest) || !strings.Contains(err.Error(), tt.text) {
 					t.Errorf("Start() = %v; want %v with %q", err, errTest, tt.text)
 				}
-				d.fail = nil
+				d.Fail = nil
 				if left := d.left(); len(left) > 0 {
 					t.Errorf("Start() left %q", left)
-				}
-				if i.refilled != tt.refills {
-					t.Errorf("the runner's volume was filled again %d times; want %d", i.refilled, tt.refills)
 				}
 				if err := e.Close(t.Context()); err != nil {
 					t.Errorf("Close() = %v", err)
@@ -68,7 +62,7 @@ func TestStartCopy(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e := New(d, &fakeImages{}, Options{})
 		w := Workspace{Kind: WorkspaceCopy, Dir: dir}
 		s, err := e.Start(t.Context(), Spec{Workspace: w})
@@ -90,39 +84,43 @@ func TestStartCopy(t *testing.T) {
 	})
 }
 
-// A first start that fails is tried again once the runner's volume is filled.
-func TestStartHealsTheRunnerVolume(t *testing.T) {
+// An image that was removed between its resolving and its use is resolved again, once.
+func TestStartImageRemoved(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d, i := newFakeDocker(t), &fakeImages{}
-		starts := 0
-		d.fail = func(call string) error {
-			if call == "start" {
-				if starts++; starts == 1 {
-					return errTest
+	for fails, want := range map[int]bool{1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, i := newFakeEngine(t), &fakeImages{}
+			e := New(d, i, Options{})
+			left := fails
+			d.Fail = func(call string) error {
+				if call == "provision" && left > 0 {
+					left--
+					return &engine.Error{Op: "provision", Kind: engine.ErrNotFound, Err: errors.New("no such image")}
 				}
+				return nil
 			}
-			return nil
-		}
-		s, err := New(d, i, Options{}).Start(t.Context(), Spec{})
-		if err != nil || i.refilled != 1 || starts != 2 {
-			t.Fatalf("Start() = %v after %d starts and %d refills; want 2 and 1", err, starts, i.refilled)
-		}
-		if left := d.left(); len(left) != 3 {
-			t.Errorf("Start() left %q; want one container and its two volumes", left)
-		}
-		if err := s.Stop(t.Context()); err != nil || len(d.left()) > 0 {
-			t.Errorf("Stop() = %v, left %q", err, d.left())
-		}
-	})
+			s, err := e.Start(t.Context(), Spec{})
+			if (err == nil) != want || i.resolved != 2 {
+				t.Errorf("after %d failures: Start() = %v, with %d looks at the image", fails, err, i.resolved)
+			}
+			if err == nil {
+				err = s.Stop(t.Context())
+			} else {
+				err = nil
+			}
+			if err := errors.Join(err, e.Close(t.Context())); err != nil || len(d.left()) > 0 {
+				t.Errorf("after %d failures: left %q, %v", fails, d.left(), err)
+			}
+		})
+	}
 }
 
 // A warning of the engine is a refusal in strict: it says what is not enforced.
 func TestStartWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
-		d.warnings = []string{"no swap limit"}
+		d := newFakeEngine(t)
+		d.Warnings = []string{"no swap limit"}
 		e := New(d, &fakeImages{}, Options{})
 		if _, err := e.Start(t.Context(), Spec{}); err == nil || !strings.Contains(err.Error(), "no swap limit") || len(d.left()) > 0 {
 			t.Errorf("Start(strict) = %v, left %q; want the engine's warning", err, d.left())
@@ -140,7 +138,7 @@ func TestStartWarnings(t *testing.T) {
 func TestStartNotes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e := New(d, &fakeImages{note: "host stands in"}, Options{})
 		s, err := e.Start(t.Context(), Spec{Network: NetworkBridge})
 		if err != nil {
@@ -161,7 +159,7 @@ func TestStartNotesCgroup(t *testing.T) {
 	t.Parallel()
 	for _, shown := range []string{"root", "shown"} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newFakeDocker(t)
+			d := newFakeEngine(t)
 			d.report = func(good string) string { return good + "cgroup=" + shown + "\n" }
 			s, err := New(d, &fakeImages{}, Options{}).Start(t.Context(), Spec{})
 			if err != nil {
@@ -193,7 +191,7 @@ func TestExplainBind(t *testing.T) {
 func TestStopTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e, s := start(t, d, Spec{})
 		if _, err := e.Stop(t.Context(), s.ID()); err != nil || len(d.left()) > 0 {
 			t.Errorf("Engine.Stop() = %v, left %q", err, d.left())
@@ -216,36 +214,39 @@ func take(t *testing.T, e *Engine, spec Spec) *Session {
 	return s
 }
 
+// handles are those of the sessions that there are.
+func handles(d *fakeEngine) map[engine.Handle]bool {
+	all := map[engine.Handle]bool{}
+	for _, s := range d.Sessions() {
+		all[s.Handle] = true
+	}
+	return all
+}
+
 func TestWarm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e := New(d, &fakeImages{}, Options{Warm: 2})
 		if err := e.Warm(t.Context(), Spec{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(d.containers); got != 2 {
-			t.Errorf("Warm() made %d containers; want 2", got)
+		if got := d.Made(); got != 2 {
+			t.Errorf("Warm() made %d sessions; want 2", got)
 		}
-		prepared := map[engine.ContainerID]bool{}
-		for id := range d.containers {
-			prepared[id] = true
-		}
+		prepared := handles(d)
 		first := take(t, e, Spec{})
-		if !prepared[first.container] {
-			t.Error("Start() of the warm shape made a container; want a prepared one")
+		if !prepared[first.handle] {
+			t.Error("Start() of the warm shape made a session; want a prepared one")
 		}
 		// Another shape is never served from the pool, and ends what was prepared.
 		for _, spec := range []Spec{
 			{Profile: Dev}, {Network: NetworkBridge}, {Limits: Limits{Pids: 100}}, {User: &User{7, 7}}, {Lease: time.Hour}, {Image: "other"},
 		} {
 			synctest.Wait()
-			ready := map[engine.ContainerID]bool{}
-			for id := range d.containers {
-				ready[id] = true
-			}
+			ready := handles(d)
 			s := take(t, e, spec)
-			if ready[s.container] {
+			if ready[s.handle] {
 				t.Errorf("Start(%+v) took a session of another shape", spec)
 			}
 			if err := s.Stop(t.Context()); err != nil {
@@ -268,13 +269,13 @@ func TestWarm(t *testing.T) {
 func TestWarmIsNeverShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e := New(d, &fakeImages{}, Options{Warm: 3})
 		if err := e.Warm(t.Context(), Spec{}); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
-		seen := map[engine.ContainerID]int{}
+		seen := map[engine.Handle]int{}
 		var wg sync.WaitGroup
 		for range 12 {
 			wg.Go(func() {
@@ -284,22 +285,22 @@ func TestWarmIsNeverShared(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				seen[s.container]++
+				seen[s.handle]++
 				mu.Unlock()
 			})
 		}
 		wg.Wait()
-		for id, n := range seen {
+		for h, n := range seen {
 			if n != 1 {
-				t.Errorf("container %s was given away %d times", id, n)
+				t.Errorf("%v was given away %d times", h, n)
 			}
 		}
 		if len(seen) != 12 {
-			t.Errorf("%d containers for 12 sessions", len(seen))
+			t.Errorf("%d sessions for 12 callers", len(seen))
 		}
 		// Close leaves the twelve, which are their callers', and nothing else.
-		if err := e.Close(t.Context()); err != nil || len(d.containers) != 12 {
-			t.Errorf("Close() = %v, left %d containers; want the 12 given away", err, len(d.containers))
+		if err := e.Close(t.Context()); err != nil || len(d.left()) != 12 {
+			t.Errorf("Close() = %v, left %d sessions; want the 12 given away", err, len(d.left()))
 		}
 	})
 }
@@ -308,7 +309,7 @@ func TestWarmIsNeverShared(t *testing.T) {
 func TestWarmCloseWhileFilling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		d.report = func(good string) string {
 			time.Sleep(time.Second)
 			return good
@@ -330,19 +331,19 @@ func TestWarmCopy(t *testing.T) {
 	t.Parallel()
 	one, two := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFakeDocker(t)
+		d := newFakeEngine(t)
 		e := New(d, &fakeImages{}, Options{Warm: 1})
 		of := func(dir string) Spec { return Spec{Workspace: Workspace{Kind: WorkspaceCopy, Dir: dir}} }
 		if err := e.Warm(t.Context(), of(one)); err != nil {
 			t.Fatal(err)
 		}
-		made := d.made
+		made := d.Made()
 		s := take(t, e, of(two))
 		if s.Info().Workspace.Dir != two {
 			t.Errorf("Workspace.Dir = %s; want %s", s.Info().Workspace.Dir, two)
 		}
-		if s.container != engine.ContainerID("c1") || made != 1 {
-			t.Errorf("took %s of %d made; want the prepared one", s.container, made)
+		if s.handle.Ref != "c1" || made != 1 {
+			t.Errorf("took %v of %d made; want the prepared one", s.handle, made)
 		}
 		if err := errors.Join(s.Stop(t.Context()), e.Close(t.Context())); err != nil || len(d.left()) > 0 {
 			t.Errorf("Stop and Close = %v, left %q", err, d.left())
@@ -375,11 +376,31 @@ func TestProgramsFromAVolume(t *testing.T) {
 			t.Errorf("%s: readsPrograms() = %v; want %v", tt.name, got, tt.want)
 		}
 	}
-	at := map[string]string{}
-	for _, m := range mounts(Spec{User: &User{}}, provision{runner: "r", programs: "p"}, "id") {
-		at[m.Source] = m.Destination + " " + strings.Join(m.Options, ",")
+}
+
+// What the engine shows to everyone holds no secret: a session whose own words do is
+// refused before the engine is asked for anything.
+func TestStartRefusesSecretsInLabels(t *testing.T) {
+	t.Parallel()
+	const secret = "c4nary-0123456789"
+	secrets, _, err := sink.NewSecrets([]sink.Secret{{Name: "S", Value: secret}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got, want := at["p"], "/usr ro,nocopy"; got != want {
-		t.Errorf("programs are mounted at %q; want %q", got, want)
+	e := New(nil, nil, Options{Secrets: secrets})
+	dir := filepath.Join(t.TempDir(), secret)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, spec := range map[string]Spec{
+		"image":   {Image: "x/" + secret},
+		"copy":    {Workspace: Workspace{Kind: WorkspaceCopy, Dir: dir}},
+		"bind":    {Workspace: Workspace{Kind: WorkspaceBind, Dir: t.TempDir(), Target: "/" + secret}},
+		"runtime": {Runtime: secret},
+	} {
+		_, err := e.Start(t.Context(), spec)
+		if _, ok := errors.AsType[*InputError](err); !ok || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: Start() = %v; want an InputError without the secret", name, err)
+		}
 	}
 }

@@ -12,23 +12,16 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/screen"
-	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/internal/screen"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
-
-// terminals are the engine's calls on an exec with a terminal.
-type terminals interface {
-	Exec(ctx context.Context, id engine.ExecID) (engine.ExecState, error)
-	ResizeExec(ctx context.Context, id engine.ExecID, rows, cols uint) error
-}
 
 // TerminalOptions say what kind of terminal a command gets. Zero values are
 // defaults.
 type TerminalOptions struct {
 	Size screen.Size // 0 by 0: 80 by 24
 	// Terms are values for TERM, the best first: the first that the image knows is
-	// taken, behind them xterm-256color. A TERM in the command's Env wins.
+	// taken, then xterm-256color. A TERM in the command's Env wins.
 	Terms []string
 	// Live gets what the terminal shows as it comes, byte for byte: it is a
 	// person's own terminal, and nothing is masked in it. It answers what programs
@@ -39,14 +32,14 @@ type TerminalOptions struct {
 }
 
 // Terminal is a command on a terminal of its own. It is safe for concurrent use.
-// Whatever the command shows is read at once: nobody has to.
+// What the command shows is read at once, whether the caller reads it or not.
 type Terminal struct {
 	session *Session
 	command Command
 	live    io.Writer // the reader's; nil once it has failed
 	draws   bool      // there is no other terminal that answers what the program asks
 	term    *exec.Terminal
-	exec    engine.ExecID
+	stream  engine.Stream
 	out     *sink.Sink
 	screen  *screen.Screen
 	end     context.CancelCauseFunc // kills the command
@@ -71,26 +64,16 @@ type Terminal struct {
 // called. The command's Stdin, Job and Output.Streams are not heeded: there is one
 // stream both ways. Errors are those of Run.
 func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions) (*Terminal, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	var decision policy.Decision
-	if rules := s.engine.opts.Policy; rules != nil {
-		if decision = rules.Check(policy.Input{Script: c.Script}); decision.Blocked {
-			s.Denied(c, decision)
-			return nil, &policy.Denial{Decision: decision}
-		}
-		c.Decided = decision
-	}
-	over, err := s.Observe(ctx, c, ModeTerminal, InContainer)
+	res := Result{Session: s.ID()}
+	over, err := s.admit(ctx, &c, ModeTerminal, &res)
 	if err != nil {
-		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
+		return nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	t := &Terminal{
 		session: s, command: c, live: opts.Live, draws: opts.Live == nil, end: end, screen: screen.New(opts.Size),
 		replies: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
-		result: Result{Session: s.ID(), Policy: decision},
+		result: res,
 	}
 	c.Output.Streams, c.Output.LiveStderr = sink.Merged, nil
 	c.Output.Text.Return = sink.NewlineReturn
@@ -174,11 +157,13 @@ func (t *Terminal) run(ctx context.Context) {
 		st.Code, err = t.exitCode(timed, st)
 	}
 	if err != nil {
+		losses := t.session.losses.Load()
 		st, res.Killed, err = t.session.recover(ctx, err)
+		res.WorkspaceLost = t.session.losses.Load() != losses
 		st.Elapsed = time.Since(began)
 	}
 	st.Stdout, _ = t.shown()
-	res.Status = st
+	res.Status, res.Full = st, t.session.info.labels.full(st.NoRoom)
 	if err != nil {
 		err = ptyError(err)
 		t.note(err)
@@ -187,7 +172,7 @@ func (t *Terminal) run(ctx context.Context) {
 	res.Output = t.out.Close()
 }
 
-// note puts an error where the output is: at the begin of a line.
+// note puts an error where the output is: at the start of a line.
 func (t *Terminal) note(err error) {
 	text := err.Error()
 	if e, ok := errors.AsType[*exec.Error](err); ok {
@@ -200,7 +185,7 @@ func (t *Terminal) note(err error) {
 }
 
 const (
-	// drainTime is how long a terminal may show nothing, behind the end of its
+	// drainTime is how long a terminal may show nothing, after the end of its
 	// command, before it is given up. As a rule it ends at once.
 	drainTime = time.Second
 	// drawTime is how long what it does show is still drawn on the screen: a flood
@@ -231,35 +216,24 @@ func (t *Terminal) drain(ctx context.Context, read <-chan struct{}) {
 	}
 }
 
-// exitCode is the engine's word for how the command has ended: an engine that
-// does not know says so by an error, never by a 0.
+// exitTime is how long the engine may take to note how a command has ended. As a rule
+// that is a few milliseconds.
+const exitTime = time.Second
+
+// exitCode is the exit code as the engine reports it. An engine that does not know it
+// gives an error, never a 0.
 func (t *Terminal) exitCode(ctx context.Context, st exec.Status) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTime)
 	defer cancel()
-	for {
-		state, err := t.session.engine.docker.Exec(ctx, t.exec)
-		switch {
-		case err != nil:
-			return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: err}
-		case !state.Running && state.ExitCode != nil && st.Signal != 0:
-			return 0, nil // it is in the signal
-		case !state.Running && state.ExitCode != nil:
-			return *state.ExitCode, nil
-		}
-		select {
-		case <-time.After(exitPoll):
-		case <-ctx.Done():
-			return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: errors.New("the engine does not tell the exit code")}
-		}
+	code, err := t.stream.ExitCode(ctx)
+	switch {
+	case err != nil:
+		return 0, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: err}
+	case st.Signal != 0:
+		return 0, nil
 	}
+	return code, nil
 }
-
-const (
-	// exitPoll is between two looks at whether the engine has noted an end.
-	exitPoll = 10 * time.Millisecond
-	// exitTime is how long it may take to. As a rule that is a few milliseconds.
-	exitTime = time.Second
-)
 
 // Kill ends the command and everything it has started, as the end of the context
 // would. It does not wait for it.

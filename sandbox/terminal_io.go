@@ -6,8 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/internal/screen"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // readSize is how much of a terminal's output is taken at once: more than the
@@ -31,7 +31,7 @@ func (t *Terminal) read() {
 func (t *Terminal) take(p []byte) {
 	if t.live != nil {
 		if _, err := t.live.Write(p); err != nil {
-			t.end(err) // whoever looked at it has gone
+			t.end(err) // the reader has gone
 			t.live = nil
 		}
 	}
@@ -180,7 +180,7 @@ func (t *Terminal) Text() string {
 
 // TextFrom returns the output so far as text, from a byte of it on, and the byte at
 // which that begins: a later one, if the window does not hold that one any more.
-// Whoever goes on at the end of it misses nothing, and gets nothing twice.
+// A reader that goes on at its end misses nothing, and gets nothing twice.
 func (t *Terminal) TextFrom(from int64) (text string, begin int64) { return t.out.TextFrom(from) }
 
 // Event is what a wait has ended with.
@@ -203,8 +203,10 @@ type Until struct {
 }
 
 const (
-	// inputPoll is between two looks at whether a command waits for input.
-	inputPoll = 200 * time.Millisecond
+	// inputPoll is between two looks at whether a command waits for input. While
+	// nothing is shown it doubles up to maxInputPoll.
+	inputPoll    = 200 * time.Millisecond
+	maxInputPoll = 1600 * time.Millisecond
 	// inputSettle is how long a terminal must have been at rest before such a look:
 	// what was typed takes its time to arrive, and a program that shows its
 	// progress is not waiting, whatever it listens to.
@@ -219,16 +221,17 @@ func (t *Terminal) WaitFor(ctx context.Context, until Until) (Event, error) {
 		return Output, nil
 	}
 	var quiet, look <-chan time.Time // never, unless asked for
-	var rest *time.Timer
+	var rest, next *time.Timer
 	if until.Quiet > 0 {
 		rest = time.NewTimer(until.Quiet)
 		defer rest.Stop()
 		quiet = rest.C
 	}
+	pause := inputPoll
 	if until.Input {
-		ticker := time.NewTicker(inputPoll)
-		defer ticker.Stop()
-		look = ticker.C
+		next = time.NewTimer(pause)
+		defer next.Stop()
+		look = next.C
 	}
 	for {
 		select {
@@ -244,12 +247,20 @@ func (t *Terminal) WaitFor(ctx context.Context, until Until) (Event, error) {
 			if rest != nil {
 				rest.Reset(until.Quiet)
 			}
+			if pause > inputPoll {
+				pause = inputPoll
+				next.Reset(pause)
+			}
 		case <-quiet:
 			return Quiet, nil
 		case <-look:
 			if needs, err := t.needsInput(ctx); needs || err != nil {
 				return NeedsInput, err
 			}
+			if t.atRest() {
+				pause = min(2*pause, maxInputPoll)
+			}
+			next.Reset(pause)
 		}
 	}
 }
@@ -265,7 +276,7 @@ func (t *Terminal) needsInput(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	return err == nil && answer == exec.Waits && t.atRest(), nil // after an error done will tell
+	return err == nil && answer == wire.TerminalWaits && t.atRest(), nil // after an error done will tell
 }
 
 func (t *Terminal) atRest() bool {

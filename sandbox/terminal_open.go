@@ -11,7 +11,8 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/screen"
+	"github.com/sandboxbash/sandboxbash/internal/screen"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // busyPause is between two tries while others take all places, or all processes, of
@@ -61,8 +62,8 @@ func (t *Terminal) tryOpen(ctx context.Context, command exec.Command) error {
 		return err
 	}
 	size := t.screen.Snapshot().Size
-	stream, err := s.engine.docker.OpenExec(ctx, s.container, engine.Exec{
-		Args: []string{runnerPath, "pty"}, User: "0:0", TTY: true, Rows: uint(size.Rows), Cols: uint(size.Cols),
+	stream, err := s.engine.backend.Open(ctx, s.handle, engine.Exec{
+		Args: append([]string{engine.RunnerPath}, wire.VerbPTY.Command()...), User: "0:0", TTY: true, Rows: uint(size.Rows), Cols: uint(size.Cols),
 	})
 	if err != nil {
 		helper.close()
@@ -73,7 +74,7 @@ func (t *Terminal) tryOpen(ctx context.Context, command exec.Command) error {
 		helper.close()
 		return err
 	}
-	t.term, t.exec = term, stream.ID()
+	t.term, t.stream = term, stream
 	// Some engines take no notice of the size at the start. The command has not
 	// begun, so that it never sees another one.
 	_ = t.resize(ctx, size) // a terminal of another size is better than none
@@ -96,12 +97,12 @@ func (s *Session) term(ctx context.Context, wanted []string) string {
 	var known bytes.Buffer
 	l := s.info.labels
 	st, err := s.pool.Aside(ctx, exec.Command{
-		Path: runnerPath, Args: []string{"terms"}, Env: l.environment(), Dir: "/", UID: l.User.UID, GID: l.User.GID,
-		Stdin:  strings.NewReader(strings.Join(append(slices.Clone(wanted), defaultTerm, lastTerm), "\n")),
+		Path: engine.RunnerPath, Args: wire.VerbTerms.Command(), Env: l.environment(), Dir: "/", UID: l.User.UID, GID: l.User.GID,
+		Stdin:  bytes.NewReader(wire.AppendTerms(nil, append(slices.Clone(wanted), defaultTerm, lastTerm))),
 		Stdout: &limited{w: &known, left: maxHelperOutput}, Stderr: io.Discard, Timeout: helperTime,
 	})
-	if name, _, _ := strings.Cut(known.String(), "\n"); err == nil && st.Code == 0 && name != "" {
-		return name
+	if names := wire.ParseTerms(known.Bytes()); err == nil && st.Code == 0 && len(names) > 0 {
+		return names[0]
 	}
 	return lastTerm
 }
@@ -127,7 +128,7 @@ func (s *Session) attend(ctx context.Context, exclusive bool) *attendant {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var stderr tail
 	command := exec.Command{
-		Path: runnerPath, Args: []string{"attend"}, Env: s.info.labels.environment(), Dir: "/",
+		Path: engine.RunnerPath, Args: wire.VerbAttend.Command(), Env: s.info.labels.environment(), Dir: "/",
 		Stdin: in, Stdout: out, Stderr: &stderr, Exclusive: exclusive,
 	}
 	go func() { // ends with the runner's program
@@ -141,20 +142,19 @@ func (s *Session) attend(ctx context.Context, exclusive bool) *attendant {
 	}()
 	return &attendant{Reader: fromOut, Writer: toIn, close: func() {
 		_ = toIn.Close()
-		_ = fromOut.Close() // nobody reads any more
+		_ = fromOut.Close() // nothing reads it any more
 		cancel()            // it may still be in the queue
 	}}
 }
 
-// Resize tells the terminal its new size. Of a command that has ended it is no
-// error.
+// Resize sets the size of the terminal. It is a no-op once the command has ended.
 func (t *Terminal) Resize(ctx context.Context, size screen.Size) error {
 	t.screen.Resize(size)
 	return t.resize(ctx, t.screen.Snapshot().Size)
 }
 
 func (t *Terminal) resize(ctx context.Context, size screen.Size) error {
-	err := t.session.engine.docker.ResizeExec(ctx, t.exec, uint(size.Rows), uint(size.Cols))
+	err := t.stream.Resize(ctx, uint(size.Rows), uint(size.Cols))
 	select {
 	case <-t.done: // some engines have other words for it
 		return nil

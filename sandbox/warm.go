@@ -63,6 +63,9 @@ func (w *warmPool) take(ctx context.Context, e *Engine, spec Spec) (*Session, er
 func (w *warmPool) fill(e *Engine, spec Spec, key string) {
 	for !w.closed && len(w.ready)+w.filling < e.opts.Warm {
 		w.filling++
+		if spec.Workspace.Kind == WorkspaceCopy {
+			spec.Workspace.Dir = "" // labels do not change, and must not name another's
+		}
 		w.helper.Go(func() {
 			s, err := e.prepare(context.Background(), spec)
 			w.mu.Lock()

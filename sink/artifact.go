@@ -8,43 +8,45 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/sandboxbash/sandboxbash/internal/filelock"
 )
 
-// Artifact is the full scrubbed output of a command on the host, in the order in
-// which it arrived, and what became of it.
+// Artifact describes the file on the host with the full scrubbed output of a command, in
+// the order of its arrival.
 type Artifact struct {
-	ID       string // decimal; "" without a store, or if none could be had
+	ID       string // decimal; "" without a store, or if the store could give none
 	Path     string // "" unless Stored
 	Bytes    int64  // in the file
 	Stored   bool   // there is a file
 	Complete bool   // there is a file and it holds every byte
-	Cause    string // why not, if a file was wanted
+	Cause    string // why it is not complete, if a file was wanted
 }
 
 // ArtifactMode says when a command's output becomes an artifact.
 type ArtifactMode int
 
 const (
-	// OnOverflow writes one if a window elides something (or if the raw bytes are
-	// more than rawHead, however little of them is text).
+	// OnOverflow writes one if a window elides something, or if the output does not fit
+	// into memory, even if little of it is text.
 	OnOverflow ArtifactMode = iota
-	// Always writes one, also if it is empty.
+	// Always writes one, even if the output is empty.
 	Always
 	// Never writes none.
 	Never
 )
 
-// partialSize is the size of the file that marks an artifact as not complete. It
-// is allocated at the begin, so that the cause can be written on a full disk.
+// partialSize is the size of the file that marks an artifact as not complete. It is
+// allocated at the start, so that the cause can be written when the disk is full.
 const partialSize = 512
 
-// diskBuffer bounds what waits for the disk, twice: one part fills while the
-// other is written. When both are full the stream waits for the disk.
+// diskBuffer is the size of each of the two buffers before the disk: one is filled while
+// the other is written. When both are full the stream waits for the disk.
 const diskBuffer = 512 << 10
 
-// A diskWriter writes one artifact from a goroutine of its own, which ends with
-// finish. No error of it is the command's: it remembers the cause, and takes all
-// further bytes without a word.
+// A diskWriter writes one artifact from a goroutine of its own, which ends with finish.
+// Its errors do not fail the command: it keeps the first one as the cause, and drops all
+// further bytes.
 type diskWriter struct {
 	session *Session
 	name    string
@@ -57,7 +59,7 @@ type diskWriter struct {
 	closed bool      // guarded by mu
 	cause  string    // guarded by mu; why writing ended early
 
-	// The goroutine's own until done is closed.
+	// Used by the goroutine alone until done is closed.
 	file, partial *os.File
 	bytes         int64
 	granted       int64
@@ -117,13 +119,13 @@ func (w *diskWriter) drain() {
 	}
 }
 
-// open makes the file, and before it the mark that it is not complete.
+// open creates first the mark that the file is not complete, and then the file.
 func (w *diskWriter) open() (cause string) {
 	var err error
 	if w.partial, err = w.session.create(w.name + partialSuffix); err != nil {
 		return causeOf(err)
 	}
-	if err = lock(w.partial); err != nil {
+	if err = filelock.Lock(w.partial); err != nil {
 		return causeOf(err)
 	}
 	if err = w.mark(""); err != nil {
@@ -135,7 +137,7 @@ func (w *diskWriter) open() (cause string) {
 	return ""
 }
 
-// put writes p as far as the quotas and the disk go.
+// put writes as much of p as the quotas and the disk allow.
 func (w *diskWriter) put(p []byte) (cause string) {
 	for len(p) > 0 {
 		n := int64(len(p))
@@ -171,8 +173,8 @@ func (w *diskWriter) mark(cause string) error {
 	return err
 }
 
-// finish writes what waits, and says what became of the artifact. A cause says
-// why it is not complete although all was written.
+// finish writes the rest and describes the artifact. A cause says why the artifact is not
+// complete even if everything could be written.
 func (w *diskWriter) finish(id, cause string) Artifact {
 	w.mu.Lock()
 	w.closed = true
@@ -204,23 +206,23 @@ func (w *diskWriter) finish(id, cause string) Artifact {
 	return a
 }
 
-// settle removes the mark of a complete artifact, and completes another's.
+// settle removes the mark of a complete artifact, and writes the cause into that of any
+// other.
 //
-// The lock is given back by name, not by closing the file: a child that this
-// process is just starting holds a copy of the file until it executes its
-// program, and the lock with it.
+// It unlocks the mark before closing it: a child process that is just being started has
+// a copy of the open file, and with it the lock, until it executes its program.
 func (w *diskWriter) settle(a Artifact) {
 	if a.Stored && !a.Complete {
 		_ = w.mark(a.Cause) // without it, the cause is not known later
 	}
-	_ = unlock(w.partial) // it ends with the file at the latest
+	_ = filelock.Unlock(w.partial) // it ends with the file at the latest
 	_ = w.partial.Close()
 	if a.Complete || !a.Stored {
 		_ = w.session.remove(w.name + partialSuffix) // if it stays, the artifact counts as incomplete
 	}
 }
 
-// causeOf says what went wrong without the path, which the artifact has.
+// causeOf returns the text of an error without the path, which is the artifact's.
 func causeOf(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Op + ": " + pe.Err.Error()
@@ -228,15 +230,15 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// rawHead bounds the raw bytes that wait in memory for a window to overflow, as
-// a multiple of its size, and at least minRawHead.
+// OnOverflow keeps raw bytes in memory until a window overflows: at most rawHead times
+// the window's size, or minRawHead if that is more.
 const (
 	rawHead    = 4
 	minRawHead = 256 << 10
 )
 
-// A spill makes an artifact of a command's output if it comes to that. It keeps
-// the begin in memory until then.
+// A spill writes an artifact of a command's output if one is wanted. It keeps the output
+// in memory until then.
 type spill struct {
 	session *Session
 	mode    ArtifactMode
@@ -249,8 +251,7 @@ type spill struct {
 	w    *diskWriter // guarded by mu
 }
 
-// newSpill takes the command's id. It fails in no case: without an id nothing is
-// stored.
+// newSpill takes an id for the command. If there is none, nothing is stored.
 func newSpill(s *Session, mode ArtifactMode, window int) *spill {
 	sp := &spill{session: s, mode: mode, most: max(rawHead*window, minRawHead)}
 	if s == nil {
@@ -289,8 +290,8 @@ func (s *spill) begin() {
 	s.head = nil
 }
 
-// finish ends the artifact. overflowed tells whether one is wanted, in which
-// case a spill that could not begin says why.
+// finish ends the artifact. overflowed reports whether a window has elided something: if
+// so, and nothing could be stored, the result has the cause.
 func (s *spill) finish(overflowed bool, cause string) Artifact {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +308,8 @@ func (s *spill) finish(overflowed bool, cause string) Artifact {
 	return a
 }
 
-// keepOriginal stores the bytes that a minimized text stands for, unless there is
-// an artifact already. It tells whether they are stored.
+// keepOriginal stores the original of a minimized text, unless there is an artifact
+// already. It reports whether the original is stored.
 func (s *spill) keepOriginal(a Artifact) bool {
 	if a.Stored || s.mode == Never {
 		return a.Complete

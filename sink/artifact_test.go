@@ -18,7 +18,7 @@ func TestSpill(t *testing.T) {
 	}{
 		{"fits", OnOverflow, []string{"123456789", "0"}, false},
 		{"overflows", OnOverflow, []string{"123456789", "01"}, true},
-		{"much that is no text", OnOverflow, []string{big}, true},
+		{"much that is not text", OnOverflow, []string{big}, true},
 		{"always", Always, []string{"1"}, true},
 		{"always, empty", Always, nil, true},
 		{"never", Never, []string{"12345678901"}, false},
@@ -111,8 +111,8 @@ func TestDirectoryCannotBeMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := failing(t, store, nil)
-	if o.Artifact.ID != "" || o.Stdout.AgentNotice(o.Artifact) != "\n\n[Showing lines 521089-524289 of 524289 (50.0KB limit)]" {
-		t.Errorf("artifact %+v, notice %q; want no id", o.Artifact, o.Stdout.AgentNotice(o.Artifact))
+	if o.Artifact.ID != "" || o.Artifact.Stored || *o.Stdout.Truncation.ShownRange != (Range{521089, 524289}) {
+		t.Errorf("artifact %+v, truncation %+v; want no id, and lines 521089-524289", o.Artifact, o.Stdout.Truncation)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/scrub"
 )
 
 const benchChunk = 128 << 10
@@ -27,14 +29,14 @@ func twentySecrets(tb testing.TB) *Secrets {
 	}
 	var list []Secret
 	for i, n := range []int{8, 12, 20, 20, 24, 32, 32, 36, 36, 40, 40, 40, 40, 48, 51, 56, 64, 200} {
-		list = append(list, Secret{fmt.Sprintf("TOKEN_%d", i), token(n)})
+		list = append(list, Secret{Name: fmt.Sprintf("TOKEN_%d", i), Value: token(n)})
 	}
 	for i := range 2 {
 		pem := "-----BEGIN PRIVATE KEY-----\n"
 		for range 26 {
 			pem += token(64) + "\n"
 		}
-		list = append(list, Secret{fmt.Sprintf("PEM_%d", i), pem + "-----END PRIVATE KEY-----\n"})
+		list = append(list, Secret{Name: fmt.Sprintf("PEM_%d", i), Value: pem + "-----END PRIVATE KEY-----\n"})
 	}
 	s, warnings, err := NewSecrets(list)
 	if err != nil || len(warnings) > 0 {
@@ -184,17 +186,15 @@ func BenchmarkPipeline(b *testing.B) {
 
 func BenchmarkScrub(b *testing.B) {
 	secrets := twentySecrets(b)
-	x := secrets.index
-	b.Logf("%d needles, %d short and %d long grams", len(x.needles), len(x.short.places), len(x.long.places))
 	data := ordinaryOutput(benchBytes)
 	b.SetBytes(benchBytes)
 	b.ReportAllocs()
 	for b.Loop() {
-		sc := newScrubber(secrets, func([]byte, origin) {})
+		sc := scrub.New(secrets, func([]byte, scrub.Origin) {})
 		for at := 0; at < len(data); at += benchChunk {
-			sc.write(data[at:at+benchChunk], changed)
+			sc.Write(data[at:at+benchChunk], scrub.Changed)
 		}
-		sc.flush()
+		sc.Flush()
 	}
 }
 
@@ -203,9 +203,9 @@ func BenchmarkClean(b *testing.B) {
 	b.SetBytes(benchBytes)
 	b.ReportAllocs()
 	for b.Loop() {
-		c := newCleaner(Text{}, func([]byte, origin) {})
+		c := newCleaner(Text{}, func([]byte, scrub.Origin) {})
 		for at := 0; at < len(data); at += benchChunk {
-			c.write(data[at:at+benchChunk], changed)
+			c.write(data[at:at+benchChunk], scrub.Changed)
 		}
 		c.flush()
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Runners are kinds of CI runner, as bits. A runner reads commands to itself in
-// the log of a job, which is where a command's output goes.
+// Runners are kinds of CI runner, as bits. A runner takes some lines in the log of a job
+// for commands to itself, and a command's output goes to that log.
 type Runners int
 
 const (
@@ -26,11 +26,11 @@ const (
 	AllRunners = GitHub | GitLab | Azure | TeamCity
 )
 
-// A marker is what a command to a runner begins with. Letters match in either case.
+// A marker is the start of a command to a runner. Letters match in upper and lower case.
 type marker struct {
 	text    string
 	runners Runners
-	begins  bool // only at the begin of a line
+	begins  bool // only at the start of a line
 }
 
 var markers = []marker{
@@ -42,14 +42,14 @@ var markers = []marker{
 	{text: "section_end:", runners: GitLab},
 }
 
-// Defused is the log of a CI job as untrusted text may be written to it: a space
-// goes before the last byte of what a runner would take for the begin of a
-// command, and nothing else is changed. A marker that has begun is held back until
-// it is known to be one or not, so that the stream never ends within one, whoever
-// writes to the log next and whenever this process dies.
+// Defused is a writer for untrusted text to the log of a CI job. It writes a space before
+// the last byte of each marker, so that the runner does not take the line for a command,
+// and changes nothing else. It holds a possible marker back until it is known whether it
+// is one. So the log never ends inside a marker, even if this process dies or another
+// one writes next.
 //
 // Several Defused that share a log share their state: see With. They may be used
-// concurrently, a Write at a time.
+// concurrently; one Write runs at a time.
 type Defused struct {
 	w io.Writer
 	*defuser
@@ -59,12 +59,12 @@ type Defused struct {
 type defuser struct {
 	runners Runners
 	mine    []marker
-	firsts  [256]bool // bytes that a marker begins with
+	firsts  [256]bool // the first bytes of markers
 
 	mu    sync.Mutex
-	held  []byte // guarded by mu; the begin of a marker
+	held  []byte // guarded by mu; the start of a possible marker
 	fresh bool   // guarded by mu; nothing was written so far
-	begin bool   // guarded by mu; nothing visible since the begin of the line
+	begin bool   // guarded by mu; nothing visible since the start of the line
 	ended bool   // guarded by mu; the last byte written was LF, or there was none
 	count int    // guarded by mu
 	buf   []byte // guarded by mu; scratch
@@ -82,29 +82,28 @@ func NewDefused(w io.Writer, runners Runners) *Defused {
 	return &Defused{w: w, defuser: d}
 }
 
-// With returns another way to the same log: what was written so far counts.
+// With returns a Defused that writes to the same log through another writer.
 func (d *Defused) With(w io.Writer) *Defused { return &Defused{w: w, defuser: d.defuser} }
 
-// Unwrap returns the writer behind.
+// Unwrap returns the writer to the log.
 func (d *Defused) Unwrap() io.Writer { return d.w }
 
-// Count is how many commands were kept from being ones.
+// Count returns how many markers were defused.
 func (d *Defused) Count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count
 }
 
-// Write takes any part of the text. It fails only with the error of the writer
-// behind.
+// Write writes any part of the text. Its errors are those of the log's writer.
 func (d *Defused) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.buf = d.buf[:0]
 	if d.fresh && len(p) > 0 {
 		d.fresh = false
-		// .NET takes the encoding of a stream from its first bytes: in UTF-16 the
-		// markers would be other bytes. No UTF-8 text begins with these.
+		// .NET detects the encoding of a stream by its first bytes, and in UTF-16 markers
+		// would have other bytes. No UTF-8 text starts with these bytes.
 		if p[0] == 0 || p[0] == 0xFE || p[0] == 0xFF {
 			d.buf, d.count = append(d.buf, ' '), d.count+1
 		}
@@ -126,9 +125,8 @@ func (d *Defused) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends what this process writes to the log for now: what was held back
-// comes, and a line that has no end gets one, where runners read lines, so that
-// whoever writes next begins a line. It does not close the writer behind.
+// Close writes what is held back. If a runner reads lines it ends the last line too, so
+// that the next writer starts a new one. It does not close the log's writer.
 func (d *Defused) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +149,7 @@ func (d *defuser) plain(p []byte) int {
 	return len(p)
 }
 
-// step takes one byte that may belong to a marker.
+// step handles one byte that may belong to a marker.
 func (d *defuser) step(b byte) {
 	d.held = append(d.held, b)
 	for len(d.held) > 0 {
@@ -172,7 +170,7 @@ func (d *defuser) step(b byte) {
 	}
 }
 
-// look reports whether what is held is a marker, or the begin of one.
+// look reports whether the held bytes are a marker, or the start of one.
 func (d *defuser) look() (whole, begun bool) {
 	for _, m := range d.mine {
 		if m.begins && !d.begin || len(d.held) > len(m.text) || !bytes.EqualFold(d.held, []byte(m.text[:len(d.held)])) {
@@ -186,9 +184,9 @@ func (d *defuser) look() (whole, begun bool) {
 	return false, begun
 }
 
-// put adds bytes to what is to be written, and keeps count of lines. Runners end
-// lines at LF and at CR, and trim white space of every kind: whatever is no
-// visible character of ASCII counts as such, whatever its encoding.
+// put adds bytes to the buffer, and notes where a line starts. Runners end lines at LF
+// and at CR, and trim white space of every kind: every byte that is not a visible
+// character of ASCII counts as white space.
 func (d *defuser) put(p []byte) {
 	if len(p) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 // actions/runner (079cdb1; :: and ##[), Command.cs in azure-pipelines-agent
 // (095e99b; ##vso[) and logs_section_*_regex in GitLab's lib/gitlab/regex.rb. That
 // Azure's ##[ and TeamCity's ##teamcity[ may stand anywhere in a line is cautious:
-// their documents show them at its begin. A command need not be one that a runner
+// their documents show them at its start. A command need not be one that a runner
 // knows. .NET compares these prefixes by the rules of a language, by which some
 // characters count for nothing; the name is cut out by position all the same, and
 // with such a character inside the prefix it is none that is known.

@@ -6,34 +6,33 @@ import (
 	"strings"
 )
 
-// secretWords are the parts of names, between underscores, that tell of a
-// secret; secretEnds are what such a name may end in without an underscore.
+// secretWords are words in the names of secrets, between underscores. secretEnds are the
+// ends of such names that need no underscore.
 var (
 	secretWords = []string{
 		"AUTH", "AUTHORIZATION", "CREDENTIAL", "CREDENTIALS", "CREDS", "COOKIE", "JWT", "KEY", "KEYS", "PASS",
 		"PASSPHRASE", "PASSWD", "PASSWORD", "PASSWORDS", "PAT", "PWD", "SECRET", "SECRETS", "TOKEN", "TOKENS",
 	}
 	secretEnds = []string{"APIKEY", "AUTHTOKEN", "CREDENTIALS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"}
-	// secretNames hold credentials though no word of theirs says so: connection
+	// secretNames hold credentials although their names have no such word: connection
 	// strings with a password in them.
 	secretNames = []string{
 		"ACTIONS_ID_TOKEN_REQUEST_URL", "AMQP_URL", "AZURE_STORAGE_CONNECTION_STRING", "CONNECTION_STRING",
 		"DATABASE_URL", "DB_URL", "DOCKER_AUTH_CONFIG", "KUBECONFIG_DATA", "MONGODB_URI", "MONGO_URL", "MYSQL_PWD",
 		"PGPASSWORD", "POSTGRES_URL", "REDISCLI_AUTH", "REDIS_URL", "SENTRY_DSN", "SLACK_WEBHOOK_URL",
 	}
-	// plainNames have such a word and hold no secret.
+	// plainNames have such a word but hold no secret.
 	plainNames = []string{
 		"COLORFGBG", "OLDPWD", "PWD", "SSH_AUTH_SOCK", "XAUTHORITY", "GPG_KEY_ID", "AWS_ACCESS_KEY_ID_FILE",
 		"DBUS_SESSION_BUS_ADDRESS", "TOKENIZERS_PARALLELISM",
 	}
-	// plainEnds end names of things that point at a secret or at a program that
-	// asks for one.
+	// plainEnds are the ends of names of files and programs that give a secret.
 	plainEnds = []string{"_ASKPASS", "_FILE", "_PATH", "_DIR", "_SOCK"}
 )
 
-// SecretName tells whether an environment variable of this name is taken for a
-// secret. Case does not matter. Such a variable enters a session only by an entry
-// under secrets, and its value is masked.
+// SecretName reports whether an environment variable with this name counts as a secret.
+// Case does not matter. Such a variable enters a session only by an entry under secrets,
+// and its value is masked.
 func SecretName(name string) bool {
 	upper := strings.ToUpper(name)
 	switch {
@@ -53,8 +52,8 @@ func SecretName(name string) bool {
 
 // FromEnviron returns the credentials in an environment (entries "K=V", as from
 // os.Environ): the values of variables with secret names, and passwords in URLs
-// whatever the name. Those with a value too short to be looked for are left out:
-// nobody asked for them by name. The result is in the order of names.
+// whatever the name. Values that are too short to be searched for are left out without
+// a warning: the user has not named them. The result is in the order of names.
 func FromEnviron(environ []string) []Secret {
 	var out []Secret
 	for _, entry := range environ {
@@ -74,8 +73,8 @@ func FromEnviron(environ []string) []Secret {
 	return out
 }
 
-// harmless tells values that a secret name may well have and that would mask
-// ordinary output: words and numbers that switch something.
+// harmless reports whether a value is an ordinary word that a variable with a secret's
+// name may have, such as "disabled". Masking it would change ordinary output.
 func harmless(value string) bool {
 	switch strings.ToLower(value) {
 	case "disabled", "required", "optional", "anonymous", "password", "publickey", "undefined":
@@ -99,7 +98,7 @@ func urlPassword(value string) string {
 	return password
 }
 
-// maskName makes any variable's name fit to be shown in a mask.
+// maskName returns the name of a variable as it is shown in a mask.
 func maskName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (isAlnum(byte(r)) || r == '_' || r == '-' || r == '.') {
@@ -110,10 +109,6 @@ func maskName(name string) string {
 	return clean[:min(len(clean), 128)]
 }
 
-// ModesDenyPrefixes begin the names of variables that contract modes withholds.
-var ModesDenyPrefixes = []string{"ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_SECRET", "PHOENIX_"}
-
-// Withheld tells whether a name begins with one of the prefixes. Case matters.
-func Withheld(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }

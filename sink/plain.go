@@ -10,8 +10,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// plainPrefix returns how many bytes at the begin of p are plain: printable
-// ASCII, TAB and LF. It looks at eight bytes at a time.
+// plainPrefix returns how many bytes at the start of p are plain: printable ASCII, TAB
+// and LF. It checks eight bytes at a time.
 func plainPrefix(p []byte) int {
 	n := 0
 	for ; n+32 <= len(p); n += 32 {
@@ -28,8 +28,8 @@ func plainPrefix(p []byte) int {
 }
 
 // strange has a top bit set if one of the eight bytes of x is not plain. For
-// bytes below 0x80 each sum stays in its byte; if there is another, x itself
-// has the bit and the rest does not matter.
+// bytes below 0x80 each sum stays in its byte. If there is a byte of 0x80 or above, x
+// itself has its top bit set, and the sums do not matter.
 func strange(x uint64) uint64 {
 	printable := x + (utf8.RuneSelf-0x20)*ones // top bit: 0x20 or above
 	from9 := x + (utf8.RuneSelf-'\t')*ones     // top bit: TAB or above
@@ -38,7 +38,7 @@ func strange(x uint64) uint64 {
 	return (^(printable | from9&^from11) | del | x) & tops
 }
 
-// nuls returns how many NULs p begins with.
+// nuls returns how many NULs are at the start of p.
 func nuls(p []byte) int {
 	n := 0
 	for n+8 <= len(p) && binary.LittleEndian.Uint64(p[n:]) == 0 {
@@ -50,9 +50,9 @@ func nuls(p []byte) int {
 	return n
 }
 
-// decode finds the character at the begin of p: its bytes, or those of the
-// longest part of one if it is broken (Unicode 3.9, maximal subparts), or that
-// more are needed to tell.
+// decode finds the character at the start of p and returns its size. If the character is
+// broken, ok is false and size is that of its longest valid part (Unicode 3.9, maximal
+// subparts). more is true if the bytes after p have to decide.
 func decode(p []byte) (size int, ok, more bool) {
 	low, high := byte(0x80), byte(0xBF) // of the second byte
 	var want int

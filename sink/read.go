@@ -14,16 +14,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/filelock"
 )
 
-// A State says whether an artifact holds everything.
+// A State says whether an artifact is complete.
 type State string
 
 // The states of an artifact.
 const (
 	Complete   State = "complete"
 	Incomplete State = "incomplete"
-	Writing    State = "writing" // what there is can be read
+	Writing    State = "writing" // what was written so far can be read
 )
 
 // Info describes a stored artifact.
@@ -32,15 +34,15 @@ type Info struct {
 	ID      string
 	Name    string // of the file: <id>.bash.log, or <id>.bash-original.log
 	Bytes   int64
-	Written time.Time // the last time
+	Written time.Time // when it was last written
 	State   State
 	Cause   string // why it is incomplete
 }
 
 // List returns the artifacts of a session, of all sessions if it is "", ordered
-// by session and id. A session that is unknown has none.
+// by session and id. An unknown session has none.
 func (s *Store) List(session string) ([]Info, error) {
-	top, err := os.OpenRoot(s.dir)
+	top, err := s.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -58,7 +60,7 @@ func (s *Store) List(session string) ([]Info, error) {
 	for _, name := range sessions {
 		root, err := openSession(top, name)
 		if err != nil {
-			continue // not one of ours
+			continue // not the directory of a session
 		}
 		infos, err := list(root, name)
 		err = errors.Join(err, root.Close())
@@ -94,7 +96,7 @@ func list(root *os.Root, session string) ([]Info, error) {
 		}
 		f, info, err := openArtifact(root, session, name)
 		if err != nil {
-			continue // removed meanwhile, or planted
+			continue // removed meanwhile, or not a regular file
 		}
 		if err := f.Close(); err != nil {
 			return nil, err
@@ -104,11 +106,11 @@ func list(root *os.Root, session string) ([]Info, error) {
 	return out, nil
 }
 
-// openArtifact opens a file of a session and says what it is.
+// openArtifact opens a file of a session and describes it.
 func openArtifact(root *os.Root, session, name string) (*os.File, Info, error) {
 	id, _ := idOf(name)
 	info := Info{Session: session, ID: strconv.FormatInt(id, 10), Name: name}
-	// The state first: an artifact completed in between is whole when it is read.
+	// Read the state first: an artifact that becomes complete after that can be read whole.
 	info.State, info.Cause = stateOf(root, name)
 	f, err := openRegular(root, name, os.O_RDONLY)
 	if err != nil {
@@ -131,7 +133,7 @@ func stateOf(root *os.Root, name string) (State, string) {
 		return Incomplete, causeOf(err)
 	}
 	defer f.Close()
-	if locked(f) {
+	if filelock.Locked(f) {
 		return Writing, ""
 	}
 	text, err := io.ReadAll(io.LimitReader(f, partialSize))
@@ -142,21 +144,25 @@ func stateOf(root *os.Root, name string) (State, string) {
 	return Incomplete, cause
 }
 
-// StoredArtifact is an artifact to be read. Close ends it. Of one that is being
-// written, every read sees what there is.
+// StoredArtifact is an open artifact. It must be closed. If the artifact is still being
+// written, each read sees what has been written by then.
 type StoredArtifact struct {
 	Info
 	f *os.File
 }
 
-// Open opens an artifact. Session and id are names, not paths: anything but a
-// session's name and a decimal number is ErrNotFound, as is what does not exist.
+// Open opens an artifact. Session and id are names, not paths. It returns ErrNotFound if
+// the artifact does not exist, and for anything but a session's name and a decimal
+// number.
 func (s *Store) Open(session, id string) (*StoredArtifact, error) {
 	notFound := fmt.Errorf("artifact %q of session %q: %w", id, session, ErrNotFound)
 	if _, ok := parseID(id); !ok {
 		return nil, notFound
 	}
-	top, err := os.OpenRoot(s.dir)
+	top, err := s.open()
+	if _, ok := errors.AsType[*ForeignDirError](err); ok {
+		return nil, fmt.Errorf("artifact store: %w", err)
+	}
 	if err != nil {
 		return nil, notFound
 	}
@@ -174,11 +180,11 @@ func (s *Store) Open(session, id string) (*StoredArtifact, error) {
 	return nil, notFound
 }
 
-// Close ends the reading.
+// Close closes the file.
 func (a *StoredArtifact) Close() error { return a.f.Close() }
 
-// CopyBytes writes the bytes from (counted from 0) up to and without to; to < 0
-// means the end. A range beyond the end is shorter, or empty.
+// CopyBytes writes the bytes in the range [from, to), counted from 0; to < 0 means the
+// end. A range beyond the end is shorter, or empty.
 func (a *StoredArtifact) CopyBytes(w io.Writer, from, to int64) error {
 	n := int64(1)<<62 - 1
 	if to >= 0 {
@@ -188,12 +194,12 @@ func (a *StoredArtifact) CopyBytes(w io.Writer, from, to int64) error {
 	return err
 }
 
-// maxLine bounds the memory for a line, in bytes. Grep looks at a longer one in
-// pieces of this size, which all have its number.
+// maxLine bounds the memory for a line, in bytes. Grep searches a longer line in pieces
+// of this size, which all have the line's number.
 const maxLine = 64 << 10
 
-// CopyLines writes the lines from (counted from 1) up to and with to; to <= 0
-// means the last. A range beyond the end is shorter, or empty.
+// CopyLines writes the lines in the range [from, to], counted from 1; to <= 0 means the
+// last line. A range beyond the end is shorter, or empty.
 func (a *StoredArtifact) CopyLines(w io.Writer, from, to int64) error {
 	return a.eachPiece(func(line int64, piece []byte) error {
 		switch {
@@ -207,9 +213,9 @@ func (a *StoredArtifact) CopyLines(w io.Writer, from, to int64) error {
 	})
 }
 
-// Grep calls found for every line that re matches, with its number and its text
-// without the line end, valid during the call. An error of found ends it; io.EOF
-// ends it without error.
+// Grep calls found for every line that re matches, with its number and its text without
+// the line end. The text is valid during the call. Grep returns the first error of found,
+// and nil if that is io.EOF.
 func (a *StoredArtifact) Grep(re *regexp.Regexp, found func(line int64, text []byte) error) error {
 	return a.eachPiece(func(line int64, piece []byte) error {
 		text := bytes.TrimSuffix(bytes.TrimSuffix(piece, newline), []byte{'\r'})
@@ -245,7 +251,7 @@ func (a *StoredArtifact) eachPiece(do func(line int64, piece []byte) error) erro
 	}
 }
 
-// Remove removes an artifact. One that is being written is ErrBusy.
+// Remove removes an artifact. It returns ErrBusy for one that is being written.
 func (s *Store) Remove(session, id string) error {
 	a, err := s.Open(session, id)
 	if err != nil {
@@ -267,8 +273,8 @@ func (s *Store) Remove(session, id string) error {
 	})
 }
 
-// removeFiles removes an artifact's file and its mark; the mark last, so that
-// what is left after an interruption is incomplete.
+// removeFiles removes an artifact's file and then its mark. If it is interrupted the
+// artifact counts as incomplete.
 func removeFiles(root *os.Root, name string) error {
 	for _, n := range []string{name, name + partialSuffix} {
 		if err := root.Remove(n); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -279,7 +285,7 @@ func removeFiles(root *os.Root, name string) error {
 }
 
 func (s *Store) inSession(session string, do func(*os.Root) error) error {
-	top, err := os.OpenRoot(s.dir)
+	top, err := s.open()
 	if err != nil {
 		return err
 	}
@@ -293,8 +299,8 @@ func (s *Store) inSession(session string, do func(*os.Root) error) error {
 }
 
 // GC removes the artifacts that were last written longer ago than the store's
-// retention, and the directories of sessions that have none left and have not
-// been used for as long. It returns what it removed.
+// retention, and the directories of sessions that have no artifacts left and have not
+// been used for as long. It returns the artifacts that it has removed.
 func (s *Store) GC(now time.Time) ([]Info, error) {
 	infos, err := s.List("")
 	if err != nil {
@@ -319,7 +325,7 @@ func (s *Store) GC(now time.Time) ([]Info, error) {
 // removeEmpty removes the directories of sessions that hold nothing but an old
 // counter.
 func (s *Store) removeEmpty(now time.Time) error {
-	top, err := os.OpenRoot(s.dir)
+	top, err := s.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -344,7 +350,7 @@ func (s *Store) removeEmpty(now time.Time) error {
 func removeCounter(top *os.Root, session string, then time.Time) error {
 	root, err := openSession(top, session)
 	if err != nil {
-		return nil //nolint:nilerr // not one of ours
+		return nil //nolint:nilerr // not the directory of a session
 	}
 	names, err := readNames(root)
 	counter, statErr := root.Lstat(counterName)
@@ -361,12 +367,12 @@ func removeCounter(top *os.Root, session string, then time.Time) error {
 	return nil
 }
 
-// Forget removes what the store keeps for a session that has ended without an
-// artifact: its counter. Artifacts stay, for as long as the store keeps them.
+// Forget removes the counter of a session that has ended and has no artifacts. Artifacts
+// stay until the store's retention is over.
 func (s *Store) Forget(session string) error {
-	top, err := os.OpenRoot(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	top, err := s.open()
+	if _, foreign := errors.AsType[*ForeignDirError](err); foreign || errors.Is(err, fs.ErrNotExist) {
+		return nil // the session has no directory
 	}
 	if err != nil {
 		return err

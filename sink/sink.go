@@ -1,15 +1,15 @@
-// Package sink is where a command's output goes: secrets are masked in it, a
-// window of it is kept for a reader as safe text, all of it goes to an artifact
-// on disk if the window cannot hold it, and live writers and subscribers see it
-// while it arrives.
+// Package sink takes the output of commands. It masks secrets, keeps a window of the
+// output as safe text for a reader, writes all of the output to an artifact on disk if
+// the window cannot hold it, and passes it to live writers and subscribers while it
+// arrives.
 //
 //	demux ─ scrub ─┬─ live writer    bytes
 //	               ├─ artifact       bytes
 //	               └─ text ─ scrub ─ window ─ result, updates
 //
-// Nothing is stored or shown before it is scrubbed. Text is scrubbed once more
-// where making it safe joined what sequences had kept apart. Memory is bounded
-// whatever comes; failing to store anything is never the command's failure.
+// Nothing is stored or shown before it is scrubbed. Text is scrubbed again, because
+// removing escape sequences can join the parts of a secret. Memory is bounded for every
+// output. A failure to store output never fails the command.
 package sink
 
 import (
@@ -18,6 +18,8 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sandboxbash/sandboxbash/internal/scrub"
 )
 
 // Streams says whether stdout and stderr are told apart.
@@ -30,42 +32,43 @@ const (
 	Merged
 )
 
-// Options say what becomes of the output. The zero value keeps the last 50 KiB of
-// each stream, and an artifact if that is not all.
+// Options say what to do with the output. The zero value keeps the last 50 KiB of each
+// stream, and writes an artifact if there is more.
 type Options struct {
 	Streams  Streams
 	Window   Window
 	Text     Text
 	Artifact ArtifactMode
 
-	// LiveStdout and LiveStderr get the scrubbed bytes as they come, if not nil. A
-	// writer that blocks blocks its stream; one that fails is written to no more,
-	// and its error is reported in the Output. With Merged, all goes to LiveStdout.
+	// LiveStdout and LiveStderr, if not nil, get the scrubbed bytes as they arrive. A
+	// writer that blocks blocks its stream. One that fails gets nothing any more, and its
+	// error is reported in the Output. With Merged, all output goes to LiveStdout.
 	LiveStdout, LiveStderr io.Writer
-	// Release, when it is closed, gives up live writers that block: what they have
-	// not taken is shown and kept all the same, and ErrGivenUp is reported. Such a
-	// writer keeps a goroutine until it returns. Nil waits for them.
+	// Release, when it is closed, gives up live writers that block. The output that they
+	// have not taken is still shown and kept, and ErrGivenUp is reported. Such a writer
+	// keeps a goroutine until it returns. If Release is nil, live writers are waited for
+	// without a limit. A Releaser is released instead of being given up.
 	Release <-chan struct{}
 
-	// Limit is how many bytes the command may write in all; 0 means any number.
-	// What is beyond it is counted and dropped, and OnLimit is called once, if not
-	// nil, from within a Write; it must not block.
+	// Limit is how many bytes the command may write in all; 0 means any number. Further
+	// bytes are counted and dropped. OnLimit, if not nil, is called once from within a
+	// Write when the limit is exceeded; it must not block.
 	Limit   int64
 	OnLimit func()
 
-	// Minimize are applied to the text that is shown, in order, provided that the
-	// original can be stored. Of a truncated text nothing is minimized.
+	// Minimize filters are applied in order to the text that is shown, if the original can
+	// be stored. A truncated text is not minimized.
 	Minimize []Filter
 }
 
 // Stream is what is kept of one stream.
 type Stream struct {
-	Head, Tail string      // what is shown; Tail only if both ends are
+	Head, Tail string      // what is shown; Tail is "" unless both ends are shown
 	Truncation *Truncation // nil if all is shown
 	Lines      int64       // of text in all
 	TextBytes  int64       // of text in all
 	Bytes      int64       // received, before scrubbing
-	Binary     bool        // it has NULs or bytes that are not UTF-8; the text is not faithful
+	Binary     bool        // it has NULs or bytes that are not UTF-8, which Text does not show
 	Live       error       // why the live writer was given up, or nil
 }
 
@@ -75,18 +78,19 @@ type Output struct {
 	Artifact       Artifact
 	LimitExceeded  bool
 	Minimized      bool
-	Masked         int64 // secrets, each time that one was found
+	Masked         int64 // occurrences of secrets
 }
 
-// Truncated tells whether something is not shown.
+// Truncated reports whether part of the output is not shown.
 func (o Output) Truncated() bool {
 	return o.Stdout.Truncation != nil || o.Stderr.Truncation != nil
 }
 
-// Sink takes the output of one command. Stdout and Stderr may be written to at
-// the same time, each by one goroutine; everything else may be called at any time.
+// Sink takes the output of one command. Stdout and Stderr may be written to at the same
+// time, each by one goroutine. All other methods may be called at any time.
 type Sink struct {
 	opts     Options
+	secrets  *Secrets
 	spill    *spill
 	hub      *hub
 	stdout   *stream
@@ -99,9 +103,9 @@ type Sink struct {
 	output  Output
 }
 
-// New returns a sink. With a session it takes the next artifact id of it, whether
-// or not there will be an artifact; a session that has none to give is no error.
-// Nil stores nothing. Secrets may be nil too.
+// New returns a sink. It takes the session's next artifact id, whether or not there will
+// be an artifact; it is not an error if the session cannot give one. With a nil session
+// nothing is stored. Secrets may be nil too.
 func New(opts Options, session *Session, secrets *Secrets) (*Sink, error) {
 	switch {
 	case opts.Limit < 0:
@@ -111,13 +115,13 @@ func New(opts Options, session *Session, secrets *Secrets) (*Sink, error) {
 	case opts.Streams == Merged && opts.LiveStderr != nil:
 		return nil, errors.New("merged streams have one live writer: set LiveStdout only")
 	}
-	s := &Sink{opts: opts}
+	s := &Sink{opts: opts, secrets: secrets}
 	s.spill = newSpill(session, opts.Artifact, opts.Window.withDefaults().Whole)
 	s.hub = newHub(s.snapshot)
-	s.stdout = newStream(s, opts.LiveStdout, secrets)
+	s.stdout = newStream(s, opts.LiveStdout)
 	s.stderr = s.stdout
 	if opts.Streams == Split {
-		s.stderr = newStream(s, opts.LiveStderr, secrets)
+		s.stderr = newStream(s, opts.LiveStderr)
 	}
 	return s, nil
 }
@@ -128,17 +132,17 @@ func (s *Sink) Stdout() io.Writer { return s.stdout }
 // Stderr returns the writer for standard error. Its Write never fails.
 func (s *Sink) Stderr() io.Writer { return s.stderr }
 
-// ArtifactID returns the id that an artifact of this command has if there is one
-// or will be; "" without a store, or if none could be had.
+// ArtifactID returns the id of this command's artifact, which may not exist yet or ever;
+// "" without a store, or if the store could give none.
 func (s *Sink) ArtifactID() string { return s.spill.id }
 
-// Subscribe returns updates from now on. After Close there is one, the last.
+// Subscribe returns a subscription to updates from now on. After Close it has one update,
+// the last.
 func (s *Sink) Subscribe() *Subscription { return s.hub.subscribe() }
 
-// TextFrom returns the text of standard output from a byte of it on, and the byte
-// at which what it returns begins: a later one, if the window does not hold that
-// one any more. Text that more output may still change is not in it. It may be
-// called after Close too.
+// TextFrom returns the text of standard output from an offset on, and the offset of what
+// it returns. That is larger if the window does not hold the text at from any more. It
+// leaves out text that further output may still change. It may be called after Close.
 func (s *Sink) TextFrom(from int64) (text string, begin int64) {
 	t := s.stdout
 	t.mu.Lock()
@@ -146,8 +150,8 @@ func (s *Sink) TextFrom(from int64) (text string, begin int64) {
 	return t.window.from(from)
 }
 
-// Close ends the output: call it when both streams have ended. It waits for the
-// disk, as any write to it would. Later calls return the same.
+// Close ends the output; call it when both streams have ended. It waits until the
+// artifact has been written. Later calls return the same Output.
 func (s *Sink) Close() Output {
 	s.closing.Do(func() {
 		s.stdout.finish()
@@ -165,9 +169,9 @@ func (s *Sink) Close() Output {
 		if s.stderr != s.stdout {
 			o.Stderr = s.stderr.result()
 		}
-		o.Masked = s.stdout.scrub.masked + s.stdout.again.masked
+		o.Masked = s.stdout.scrub.Masked() + s.stdout.again.Masked()
 		if s.stderr != s.stdout {
-			o.Masked += s.stderr.scrub.masked + s.stderr.again.masked
+			o.Masked += s.stderr.scrub.Masked() + s.stderr.again.Masked()
 		}
 		s.minimize(o)
 		s.hub.close()
@@ -185,7 +189,7 @@ func (s *Sink) snapshot() Update {
 	return u
 }
 
-// admit returns what of p is within the limit.
+// admit returns the part of p that is within the limit.
 func (s *Sink) admit(p []byte) []byte {
 	if s.opts.Limit == 0 {
 		return p
@@ -200,44 +204,44 @@ func (s *Sink) admit(p []byte) []byte {
 	return p[:max(0, int64(len(p))-(after-s.opts.Limit))]
 }
 
-// A stream is the way of one stream through the sink.
+// A stream handles one stream of the command.
 type stream struct {
 	sink    *Sink
 	live    io.Writer // nil once it failed
 	gate    *live     // around the live writer; nil without a Release
 	liveErr error
 	bytes   int64
-	scrub   *scrubber
+	scrub   *scrub.Scrubber
 
-	mu     sync.Mutex // held while text is made, not while anything is written
-	clean  *cleaner   // guarded by mu
-	again  *scrubber  // guarded by mu; secrets that show up in the text
-	window *window    // guarded by mu
+	mu     sync.Mutex      // held while text is made, not while anything is written
+	clean  *cleaner        // guarded by mu
+	again  *scrub.Scrubber // guarded by mu; masks secrets in the text
+	window *window         // guarded by mu
 }
 
-func newStream(s *Sink, w io.Writer, secrets *Secrets) *stream {
+func newStream(s *Sink, w io.Writer) *stream {
 	t := &stream{sink: s, live: w, window: newWindow(s.opts.Window)}
 	if w != nil && s.opts.Release != nil {
 		t.gate = newLive(w, s.opts.Release)
 		t.live = t.gate
 	}
-	t.again = newScrubber(secrets, func(p []byte, _ origin) { t.window.write(p) })
-	t.clean = newCleaner(s.opts.Text, t.again.write)
-	t.scrub = newScrubber(secrets, t.deliver)
+	t.again = scrub.New(s.secrets, func(p []byte, _ scrub.Origin) { t.window.write(p) })
+	t.clean = newCleaner(s.opts.Text, t.again.Write)
+	t.scrub = scrub.New(s.secrets, t.deliver)
 	return t
 }
 
-// Write takes output of the command. It keeps nothing of p.
+// Write handles output of the command. It does not keep p.
 func (t *stream) Write(p []byte) (int, error) {
 	t.bytes += int64(len(p))
 	if kept := t.sink.admit(p); len(kept) > 0 {
-		t.scrub.write(kept, changed)
+		t.scrub.Write(kept, scrub.Changed)
 	}
 	return len(p), nil
 }
 
 // deliver passes on scrubbed bytes.
-func (t *stream) deliver(p []byte, from origin) {
+func (t *stream) deliver(p []byte, from scrub.Origin) {
 	t.sink.scrubbed.Add(int64(len(p)))
 	if t.live != nil {
 		if _, err := t.live.Write(p); err != nil {
@@ -252,13 +256,13 @@ func (t *stream) deliver(p []byte, from origin) {
 	t.sink.hub.touch()
 }
 
-// finish passes on what waits for more.
+// finish passes on what is held back.
 func (t *stream) finish() {
-	t.scrub.flush()
+	t.scrub.Flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clean.flush()
-	t.again.flush()
+	t.again.Flush()
 	if t.gate != nil {
 		t.gate.close()
 	}
@@ -270,16 +274,16 @@ func (t *stream) overflowed() bool {
 	return t.window.overflowed()
 }
 
-// text returns what is shown now, the line that is still being rewritten included.
+// text returns what is shown now, with the line that is still being rewritten.
 func (t *stream) text() string {
 	t.mu.Lock()
 	head, tail, trunc := t.window.view()
-	line := t.again.secrets.Scrub(string(t.clean.line))
+	line := t.sink.secrets.Scrub(t.clean.line.shown())
 	t.mu.Unlock()
 	return Stream{Head: head, Tail: tail, Truncation: trunc}.Text() + line
 }
 
-// result is called after finish, when nobody writes any more.
+// result is called after finish, when there are no more writes.
 func (t *stream) result() Stream {
 	r := Stream{
 		Lines:     t.window.lines(),

@@ -210,7 +210,7 @@ func TestBinary(t *testing.T) {
 // has each stream's bytes in order.
 func TestConcurrentStreams(t *testing.T) {
 	t.Parallel()
-	secrets := mustSecrets(t, Secret{"KEY", "hunter2hunter2"})
+	secrets := mustSecrets(t, Secret{Name: "KEY", Value: "hunter2hunter2"})
 	session := newTestSession(t)
 	s, err := New(Options{Window: Tail(1000)}, session, secrets)
 	if err != nil {
@@ -285,7 +285,7 @@ func TestTailIntegrity(t *testing.T) {
 // memory that does not grow with them.
 func TestBoundedMemory(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{Streams: Merged, Text: Text{Return: RewindReturn}}, nil, mustSecrets(t, Secret{"K", "not-in-there"}))
+	s, err := New(Options{Streams: Merged, Text: Text{Return: RewindReturn}}, nil, mustSecrets(t, Secret{Name: "K", Value: "not-in-there"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,16 +293,48 @@ func TestBoundedMemory(t *testing.T) {
 	for range 100 {
 		writeAll(t, s.Stdout(), chunk)
 	}
-	writeAll(t, s.Stdout(), "\nEND\n\x1b]0;")
-	for range 50 {
-		writeAll(t, s.Stdout(), chunk)
+	writeAll(t, s.Stdout(), "\nEND\n")
+	sequence := "\x1b]0;" + strings.Repeat("x", maxSequence-2)
+	for range 50 << 8 {
+		writeAll(t, s.Stdout(), sequence)
 	}
-	kept := cap(s.stdout.window.tail.buf) + cap(s.stdout.clean.buf) + cap(s.stdout.clean.line) + cap(s.stdout.again.held)
+	kept := cap(s.stdout.window.tail.buf) + cap(s.stdout.clean.buf) + cap(s.stdout.clean.line.text)
 	if kept > 8<<20 {
 		t.Errorf("the sink keeps %d bytes; want at most 8 MiB", kept)
 	}
 	o := s.Close()
 	if o.Stdout.TextBytes != 100<<20+5 || o.Stdout.Lines != 3 || !strings.HasSuffix(o.Stdout.Head+o.Stdout.Tail, "xx\nEND\n") {
 		t.Errorf("%d bytes of text in %d lines; want %d in 3", o.Stdout.TextBytes, o.Stdout.Lines, 100<<20+5)
+	}
+}
+
+// releasable is a writer that blocks until it is released.
+type releasable struct {
+	over chan struct{}
+	once sync.Once
+	got  bytes.Buffer
+}
+
+func (r *releasable) Release() { r.once.Do(func() { close(r.over) }) }
+
+func (r *releasable) Write(p []byte) (int, error) {
+	<-r.over
+	return r.got.Write(p)
+}
+
+// A live writer that can be asked to block no more is, and loses nothing.
+func TestReleasedWriterGetsAll(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	w := &releasable{over: make(chan struct{})}
+	s, err := New(Options{LiveStdout: w, Release: release}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go close(release) // before or while something is written
+	writeAll(t, s.Stdout(), "one ")
+	writeAll(t, s.Stdout(), "two")
+	if o := s.Close(); o.Stdout.Live != nil || w.got.String() != "one two" {
+		t.Errorf("live %q, %v; want all", w.got.String(), o.Stdout.Live)
 	}
 }

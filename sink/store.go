@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/filelock"
 )
 
-// StoreOptions bound what a store keeps. Zero means the default.
+// StoreOptions bound the size of a store. Zero means the default.
 type StoreOptions struct {
 	ArtifactBytes int64         // of one artifact; default 1 GiB
 	SessionBytes  int64         // of all artifacts of a session; default 4 GiB
@@ -25,19 +27,18 @@ type StoreOptions struct {
 // directories 0700. It follows no symbolic link below dir. Any number of
 // processes may use one directory. A Store may be used concurrently.
 //
-// Beside an artifact lies <id>.bash.log.partial until all of it is written: its
-// writer holds a lock on it, and what is left without one is incomplete.
+// While an artifact is being written there is also <id>.bash.log.partial, which its
+// writer has locked. If that file exists without a lock the artifact is incomplete.
 type Store struct {
 	dir  string
 	opts StoreOptions
 
 	mu      sync.Mutex
-	total   int64     // guarded by mu; bytes of all artifacts when last looked at
+	total   int64     // guarded by mu; bytes of all artifacts at totalAt
 	totalAt time.Time // guarded by mu
 }
 
-// NewStore returns a store in dir, which is made when the first artifact is
-// written.
+// NewStore returns a store in dir. The directory is made with the first artifact.
 func NewStore(dir string, opts StoreOptions) (*Store, error) {
 	if dir == "" {
 		return nil, errors.New("artifact store: the directory is empty")
@@ -70,14 +71,14 @@ const (
 	counterName    = "next" // holds the next id of a session, in decimal
 )
 
-// ErrNotFound is the answer to every name that leads to no artifact, whether it
-// could have or not.
+// ErrNotFound is returned for every name that is not that of an artifact, also if it
+// could not be one.
 var ErrNotFound = errors.New("artifact not found")
 
 // ErrBusy means that an artifact is being written.
 var ErrBusy = errors.New("artifact is being written")
 
-// validSession tells whether a session's name may be a directory of the store.
+// validSession reports whether a session's name can be that of a directory of the store.
 func validSession(name string) bool {
 	if name == "" || len(name) > 128 || !isAlnum(name[0]) {
 		return false
@@ -90,7 +91,7 @@ func validSession(name string) bool {
 	return true
 }
 
-// parseID reads an artifact's id: decimal, in its only form.
+// parseID reads an artifact's id: a decimal number without leading zeros.
 func parseID(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
@@ -105,8 +106,8 @@ func idOf(name string) (int64, bool) {
 	return parseID(id)
 }
 
-// Session returns the artifacts of one session, to be written. It touches no
-// file; Close ends it.
+// Session returns the writing side of a session's artifacts. It touches no file. It must
+// be closed.
 func (s *Store) Session(name string) (*Session, error) {
 	if !validSession(name) {
 		return nil, fmt.Errorf("artifact store: session %q: use letters, digits, '-' and '_', at most 128, a letter or digit first", name)
@@ -126,7 +127,7 @@ type Session struct {
 	floor   int64    // guarded by mu; no smaller id is given out
 }
 
-// Close gives back the session's directory. The Session can be used again.
+// Close closes the session's directory. The Session can be used again.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,15 +143,18 @@ func (s *Session) closeLocked() error {
 	return err
 }
 
-// openLocked opens, and if need be makes, the session's directory.
+// openLocked opens the session's directory, and makes it if necessary.
 func (s *Session) openLocked() error {
 	if s.root != nil {
 		return nil
 	}
+	if err := checkPath(s.store.dir); err != nil { // make nothing in a directory of another user
+		return err
+	}
 	if err := os.MkdirAll(s.store.dir, 0o700); err != nil {
 		return err
 	}
-	top, err := os.OpenRoot(s.store.dir)
+	top, err := s.store.open()
 	if err != nil {
 		return err
 	}
@@ -179,8 +183,39 @@ func (s *Session) openLocked() error {
 	return nil
 }
 
-// openDir opens a directory of top that is none of another user's choice: no
-// symbolic link, and closed to others.
+// ForeignDirError refuses a store's directory because another user could have made or
+// could exchange it or one above it. Such a user could read what is stored, or replace
+// what is read.
+type ForeignDirError struct {
+	Path string
+	What string // what is wrong; it continues a sentence that starts with Path
+}
+
+func (e *ForeignDirError) Error() string {
+	return fmt.Sprintf("%s %s: keep artifacts in a directory of your own (artifacts.dir)", e.Path, e.What)
+}
+
+// open opens the store's directory, if it belongs to this user.
+func (s *Store) open() (*os.Root, error) {
+	if err := checkPath(s.dir); err != nil {
+		return nil, err
+	}
+	top, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := top.Stat(".") // it may have been exchanged in between
+	if err == nil {
+		err = ownDir(s.dir, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, top.Close())
+	}
+	return top, nil
+}
+
+// openDir opens a directory of top that another user cannot have chosen: it must not be a
+// symbolic link, and others must not be able to write to it.
 func openDir(top *os.Root, name string) (*os.Root, error) {
 	before, err := top.Lstat(name)
 	if err != nil {
@@ -198,7 +233,12 @@ func openDir(top *os.Root, name string) (*os.Root, error) {
 		err = fmt.Errorf("%s was replaced", name)
 	}
 	if err == nil && after.Mode().Perm()&0o077 != 0 {
-		err = root.Chmod(".", 0o700)
+		if err = root.Chmod(".", 0o700); err == nil {
+			after, err = root.Stat(".")
+		}
+	}
+	if err == nil {
+		err = ownDir(name, after)
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -214,14 +254,14 @@ func openCounter(root *os.Root) (*os.File, error) {
 	return f, err
 }
 
-// openRegular opens a regular file of root and follows no symbolic link.
+// openRegular opens a regular file of root. It follows no symbolic link.
 func openRegular(root *os.Root, name string, flag int) (*os.File, error) {
 	before, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	f, err := root.OpenFile(name, flag, 0)
 	if err != nil {
@@ -246,17 +286,17 @@ func readNames(root *os.Root) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// next takes the session's next id, which no other process gets.
+// next takes the session's next id. No other process gets the same one.
 func (s *Session) next() (id int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.openLocked(); err != nil {
 		return 0, err
 	}
-	if err := lock(s.counter); err != nil {
+	if err := filelock.Lock(s.counter); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, unlock(s.counter)) }()
+	defer func() { err = errors.Join(err, filelock.Unlock(s.counter)) }()
 	var digits [20]byte // fits any int64
 	n, err := s.counter.ReadAt(digits[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -266,15 +306,15 @@ func (s *Session) next() (id int64, err error) {
 	if stored, ok := parseID(strings.TrimSpace(string(digits[:n]))); ok {
 		id = max(id, stored)
 	}
-	_, err = s.counter.WriteAt(strconv.AppendInt(nil, id+1, 10), 0) // never fewer digits than before
+	_, err = s.counter.WriteAt(strconv.AppendInt(nil, id+1, 10), 0) // never fewer digits than the file has
 	if err == nil {
 		s.floor = id + 1
 	}
 	return id, err
 }
 
-// create makes a file of the session. If the directory was removed in between,
-// it is made again.
+// create makes a file of the session. If the directory was removed meanwhile, it makes
+// that again.
 func (s *Session) create(name string) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +326,7 @@ func (s *Session) create(name string) (*os.File, error) {
 		if err == nil || try > 0 || !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
-		_ = s.closeLocked() // of a directory that is gone
+		_ = s.closeLocked() // the directory is gone
 	}
 }
 
@@ -300,7 +340,7 @@ func (s *Session) remove(name string) error {
 	return s.root.Remove(name)
 }
 
-// holds tells whether name still is the file f.
+// holds reports whether name is still the file f.
 func (s *Session) holds(name string, f *os.File) bool {
 	want, err := f.Stat()
 	if err != nil {
@@ -312,15 +352,15 @@ func (s *Session) holds(name string, f *os.File) bool {
 
 func (s *Session) path(name string) string { return filepath.Join(s.store.dir, s.name, name) }
 
-// Quotas are looked at before every grant of this many bytes, so that writers at
-// the same time can exceed them by one grant each.
+// Quotas are checked before every grant of this many bytes, so that each of several
+// writers can exceed them by one grant.
 const grant = 64 << 20
 
-// totalFresh is how long the sum of all artifacts is taken for true.
+// totalFresh is how long the sum of all artifacts is used before it is computed again.
 const totalFresh = 5 * time.Second
 
-// grant returns how many bytes a writer may write before it asks again: none,
-// and why, if a quota is used up.
+// grant returns how many bytes a writer may write before it asks again, or the cause if a
+// quota is used up.
 func (s *Session) grant() (int64, string) {
 	o := s.store.opts
 	used, err := usage(s.store.dir, s.name)
@@ -344,7 +384,7 @@ func (s *Session) grant() (int64, string) {
 	return n, ""
 }
 
-// usage returns the bytes of all artifacts, looked at every few seconds.
+// usage returns the bytes of all artifacts, as of a few seconds ago at most.
 func (s *Store) usage() (int64, error) {
 	s.mu.Lock()
 	total, at := s.total, s.totalAt

@@ -4,33 +4,37 @@ import (
 	"bytes"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/sandboxbash/sandboxbash/internal/scrub"
 )
 
-// Text says how output becomes text for a reader. Escape and control sequences
-// of ECMA-48 are removed, so are all control characters other than TAB and LF,
-// and what is not UTF-8 becomes U+FFFD. The zero value removes carriage returns and
-// leaves invisible characters alone.
+// Text says how output becomes text for a reader. Escape and control sequences of ECMA-48
+// and all control characters other than TAB and LF are removed, and bytes that are not
+// UTF-8 become U+FFFD. The zero value also removes carriage returns, and keeps invisible
+// characters.
 type Text struct {
 	Return    Return
 	Invisible Invisible
 }
 
-// Return says what becomes of carriage returns.
+// Return says what to do with carriage returns.
 type Return int
 
 const (
 	// RemoveReturn removes them: "10%\r20%" becomes "10%20%".
 	RemoveReturn Return = iota
 	// RewindReturn shows the last state of a line that is written again and again:
-	// "10%\r20%" becomes "20%". Of a line longer than maxRewind only the bytes
-	// since the last multiple of it can be taken back.
+	// "10%\r20%" becomes "20%". If a terminal would still show a part of the state before,
+	// because the new one is shorter or starts further to the right, that part becomes a
+	// line of its own. If a line is longer than maxRewind, only the bytes after the last
+	// multiple of maxRewind can be replaced.
 	RewindReturn
 	// NewlineReturn makes each of CR and CRLF one LF.
 	NewlineReturn
 )
 
-// Invisible says what becomes of characters that steer or hide text: bidi
-// controls, zero-width characters, tags.
+// Invisible says what to do with characters that reorder or hide text: bidi controls,
+// zero-width characters, tags.
 type Invisible int
 
 const (
@@ -40,10 +44,15 @@ const (
 	ShowInvisible
 )
 
-// maxRewind bounds the line that RewindReturn can take back.
+// maxRewind bounds the line that RewindReturn can replace.
 const maxRewind = 64 << 10
 
-// state is where in an ECMA-48 sequence the parser is.
+// maxSequence bounds a control sequence or a control string, in bytes after its
+// introducer. What comes after these bytes, or after a line feed, is text again: a
+// sequence without an end does not hide the rest of the output.
+const maxSequence = 4 << 10
+
+// state is the position of the parser in an ECMA-48 sequence.
 type state int
 
 const (
@@ -52,33 +61,33 @@ const (
 	csi          // control sequence, up to its final byte
 	str          // DCS, SOS, PM or APC, up to ST
 	osc          // OSC, up to ST or BEL
-	strRaw       // as str and osc, begun by a lone 8-bit byte, which may just as
-	oscRaw       // well be text in another encoding: LF ends it too
 )
 
-// A cleaner makes text of a stream, however it is cut into writes, in constant
-// memory. It gives to out; the bytes are valid during the call, and scanned means
-// that they are exactly those written.
+// A cleaner turns a stream into text, however the stream is cut into writes, in constant
+// memory. It passes the text to out, whose argument is valid during the call; Scanned
+// means that the bytes are exactly those written.
 type cleaner struct {
 	opts Text
-	out  func(p []byte, from origin)
+	out  func(p []byte, from scrub.Origin)
 
 	state   state
-	partial [utf8.UTFMax]byte // begin of a character
+	length  int               // of the sequence so far, in bytes
+	params  []byte            // RewindReturn: the first parameters of a control sequence
+	partial [utf8.UTFMax]byte // the start of a character
 	npart   int
-	stray   bool   // the last byte was not UTF-8, and shown as such
-	cr      bool   // a carriage return waits for what follows
-	line    []byte // RewindReturn: the line so far
-	buf     []byte // scratch
-	altered bool   // buf is not just what was written
-	binary  bool   // a NUL or a byte that is not UTF-8 was seen
+	stray   bool    // the last byte was not UTF-8, and shown as such
+	cr      bool    // the last character was a carriage return, which is not handled yet
+	line    rewound // RewindReturn: the line so far
+	buf     []byte  // scratch
+	altered bool    // buf is not just what was written
+	binary  bool    // a NUL or a byte that is not UTF-8 was seen
 }
 
-func newCleaner(opts Text, out func([]byte, origin)) *cleaner {
+func newCleaner(opts Text, out func([]byte, scrub.Origin)) *cleaner {
 	return &cleaner{opts: opts, out: out}
 }
 
-func (c *cleaner) write(p []byte, from origin) {
+func (c *cleaner) write(p []byte, from scrub.Origin) {
 	if c.state == ground && c.npart == 0 && !c.cr && c.opts.Return != RewindReturn && plainPrefix(p) == len(p) {
 		c.stray = c.stray && len(p) == 0
 		c.out(p, from)
@@ -96,12 +105,12 @@ func (c *cleaner) write(p []byte, from origin) {
 		p = c.character(p)
 	}
 	if c.altered {
-		from = changed
+		from = scrub.Changed
 	}
 	c.give(from)
 }
 
-// flush gives out what waits: the stream ends here.
+// flush passes on what is held back: the stream has ended.
 func (c *cleaner) flush() {
 	c.buf = c.buf[:0]
 	if c.npart > 0 {
@@ -112,19 +121,18 @@ func (c *cleaner) flush() {
 		c.put('\n')
 	}
 	c.cr = false
-	c.buf = append(c.buf, c.line...)
-	c.line = nil
-	c.give(changed)
+	c.buf = c.line.end(c.buf)
+	c.give(scrub.Changed)
 }
 
-func (c *cleaner) give(from origin) {
+func (c *cleaner) give(from scrub.Origin) {
 	if len(c.buf) > 0 {
 		c.out(c.buf, from)
 	}
 }
 
-// run takes what needs no look at single characters: plain text, and the inside
-// of strings.
+// run handles what need not be read by characters: plain text, and the inside of control
+// strings. It returns the number of bytes.
 func (c *cleaner) run(p []byte) []byte {
 	switch c.state {
 	case ground:
@@ -137,6 +145,7 @@ func (c *cleaner) run(p []byte) []byte {
 			n := wholeCSI(p)
 			if n > 0 {
 				c.stray = false
+				c.control(p[2:n-1], p[n-1])
 			} else {
 				n = c.junk(p)
 			}
@@ -146,20 +155,21 @@ func (c *cleaner) run(p []byte) []byte {
 			c.altered = true
 			p = p[n:]
 		}
-	case str, osc, strRaw, oscRaw:
-		n := 0
-		for n < len(p) && p[n] >= 0x20 && p[n] < utf8.RuneSelf {
+	case str, osc:
+		n, most := 0, min(len(p), maxSequence-c.length)
+		for n < most && p[n] >= 0x20 && p[n] < utf8.RuneSelf {
 			n++
 		}
+		c.length += n
 		return p[n:]
 	default:
 		return p
 	}
 }
 
-// junk takes what binary output is mostly made of, as step and invalid would: a
-// run of NULs, a control character that is dropped, or bytes that no character
-// begins with, behind one that was shown as such. It returns how much.
+// junk is a fast path for binary output, with the same result as step and invalid: a run
+// of NULs, a dropped control character, or bytes that cannot start a character, after one
+// that was shown as U+FFFD. It returns the number of bytes.
 func (c *cleaner) junk(p []byte) int {
 	if len(p) == 0 || c.cr {
 		return 0
@@ -170,6 +180,7 @@ func (c *cleaner) junk(p []byte) int {
 		return nuls(p)
 	case b < 0x20 && b != 0x1B && (b != '\r' || c.opts.Return == RemoveReturn), b == 0x7F:
 		c.stray = false
+		c.move()
 		return 1
 	case c.stray && c.opts.Return != RewindReturn:
 		n := 0
@@ -185,14 +196,14 @@ func (c *cleaner) junk(p []byte) int {
 // replacement is U+FFFD.
 const replacement = string(utf8.RuneError)
 
-// wholeCSI returns the length of the control sequence that p begins with, 0 if
-// there is none or it is not whole. It is what colours are made of.
+// wholeCSI returns the length of the control sequence at the start of p, 0 if there is
+// none or p has only a part of it. Colours are such sequences.
 func wholeCSI(p []byte) int {
 	if len(p) < 3 || p[0] != 0x1B || p[1] != '[' {
 		return 0
 	}
 	n := 2
-	for n < len(p) && p[n] >= 0x20 && p[n] < 0x40 {
+	for n < len(p) && n < maxSequence && p[n] >= 0x20 && p[n] < 0x40 {
 		n++
 	}
 	if n == len(p) || p[n] < 0x40 || p[n] > 0x7E {
@@ -201,7 +212,7 @@ func wholeCSI(p []byte) int {
 	return n + 1
 }
 
-// plain adds text that has no control characters but TAB and LF.
+// plain appends text without control characters other than TAB and LF.
 func (c *cleaner) plain(p []byte) {
 	if c.opts.Return != RewindReturn {
 		if c.cr {
@@ -213,25 +224,24 @@ func (c *cleaner) plain(p []byte) {
 		c.buf = append(c.buf, p...)
 		return
 	}
-	if c.cr {
+	if p[0] == '\n' {
 		c.cr = false
-		if p[0] != '\n' {
-			c.line = c.line[:0]
-		}
 	}
+	c.returned()
 	if n := bytes.LastIndexByte(p, '\n'); n >= 0 {
-		c.buf = append(append(c.buf, c.line...), p[:n+1]...)
-		c.line = c.line[:0]
+		first, rest, _ := bytes.Cut(p[:n+1], newline)
+		c.line.write(first)
+		c.buf = append(c.line.end(c.buf), '\n')
+		c.buf = append(c.buf, rest...)
 		p = p[n+1:]
 	}
-	c.line = append(c.line, p...)
-	if len(c.line) > maxRewind {
-		c.buf = append(c.buf, c.line...)
-		c.line = c.line[:0]
+	c.line.write(p)
+	if len(c.line.text) > maxRewind {
+		c.buf = c.line.end(c.buf)
 	}
 }
 
-// character takes one character, or its begin if the rest is still to come.
+// character handles one character, or its start if the rest has not arrived yet.
 func (c *cleaner) character(p []byte) []byte {
 	if c.npart > 0 {
 		var whole [utf8.UTFMax]byte
@@ -266,47 +276,51 @@ func (c *cleaner) take(p []byte, ok bool) {
 	c.step(r)
 }
 
-// invalid takes one byte, or the begin of a character, that is not UTF-8.
+// invalid handles a byte, or the start of a character, that is not UTF-8.
 func (c *cleaner) invalid(b byte) {
 	c.binary, c.altered = true, true
+	c.within(1)
 	switch c.state {
-	case str, osc, strRaw, oscRaw:
+	case str, osc:
 		if b == 0x9C { // ST
 			c.state = ground
 		}
 		return
 	case escape, csi:
-		c.state = ground // no sequence has such a byte
+		c.state = ground // sequences have no such byte
 	case ground:
 	}
 	switch {
-	case c.stray: // among others of its kind it is text in another encoding
+	case c.stray: // several in a row are text in another encoding
 		c.put(utf8.RuneError)
 	case b == 0x9B:
-		c.state = csi
+		c.enter(csi)
 	case b == 0x9D:
-		c.state = oscRaw
+		c.enter(osc)
 	case b == 0x90 || b == 0x98 || b == 0x9E || b == 0x9F:
-		c.state = strRaw
+		c.enter(str)
 	default:
 		c.stray = true
 		c.put(utf8.RuneError)
 	}
 }
 
-// step takes one character.
+// step handles one character.
 func (c *cleaner) step(r rune) {
 	if c.state != ground || r < 0x20 && r != '\t' && r != '\n' || r >= 0x7F && r < 0xA0 || invisible(r) {
 		c.altered = true
 	}
 	switch r {
 	case 0x1B:
-		c.state = escape // wherever it comes, also as the begin of ST
+		c.enter(escape) // in every state, also as the start of ST
 		return
 	case 0x18, 0x1A: // CAN, SUB
 		c.state = ground
 		return
+	case '\n':
+		c.state = ground
 	}
+	c.within(utf8.RuneLen(r))
 	switch c.state {
 	case ground:
 		c.ground(r)
@@ -316,52 +330,65 @@ func (c *cleaner) step(r rune) {
 		switch {
 		case r >= 0x40 && r <= 0x7E:
 			c.state = ground
+			c.control(c.params, byte(r))
 		case r < 0x20:
-			c.ground(r) // acts as if it came before the sequence
+			c.ground(r) // it acts as if it preceded the sequence
 		case r > 0x7F:
 			c.state = ground
 			c.ground(r)
+		case c.opts.Return == RewindReturn && len(c.params) < maxParams:
+			c.params = append(c.params, byte(r))
 		}
-	case osc, oscRaw:
-		if r == 0x07 || r == 0x9C || r == '\n' && c.state == oscRaw {
+	case osc:
+		if r == 0x07 || r == 0x9C {
 			c.state = ground
-			c.lineFeed(r)
 		}
-	case str, strRaw:
-		if r == 0x9C || r == '\n' && c.state == strRaw {
+	case str:
+		if r == 0x9C {
 			c.state = ground
-			c.lineFeed(r)
 		}
 	}
 }
 
-func (c *cleaner) lineFeed(r rune) {
-	if r == '\n' {
-		c.put(r)
+// enter starts a sequence.
+func (c *cleaner) enter(s state) {
+	c.state, c.length, c.params = s, 0, c.params[:0]
+}
+
+// within counts n more bytes of a sequence, and ends one that is too long.
+func (c *cleaner) within(n int) {
+	if c.state == ground {
+		return
+	}
+	if c.length += n; c.length > maxSequence {
+		c.state = ground
 	}
 }
 
-// escape takes a character after ESC and any intermediate ones.
+// escape handles a character after ESC and any intermediate ones.
 func (c *cleaner) escape(r rune) {
 	switch {
 	case r < 0x20:
 		c.ground(r)
-	case r >= 0x20 && r <= 0x2F: // intermediate: the final one is still to come
+	case r >= 0x20 && r <= 0x2F: // an intermediate character: the final one follows
 	case r == '[':
-		c.state = csi
+		c.enter(csi)
 	case r == ']':
-		c.state = osc
+		c.enter(osc)
 	case r == 'P', r == 'X', r == '^', r == '_':
-		c.state = str
+		c.enter(str)
 	case r > 0x7E:
 		c.state = ground
 		c.ground(r)
 	default:
 		c.state = ground
+		if r != '\\' && r != '(' && r != 'B' {
+			c.move() // it may restore a saved position
+		}
 	}
 }
 
-// ground takes a character outside any sequence.
+// ground handles a character outside any sequence.
 func (c *cleaner) ground(r rune) {
 	switch {
 	case r == '\t' || r == '\n':
@@ -377,14 +404,16 @@ func (c *cleaner) ground(r rune) {
 	case r == 0:
 		c.binary = true
 	case r < 0x20 || r == 0x7F:
+		c.move()
 	case r == 0x9B:
-		c.state = csi
+		c.enter(csi)
 	case r == 0x9D:
-		c.state = osc
+		c.enter(osc)
 	case r == 0x90 || r == 0x98 || r == 0x9E || r == 0x9F:
-		c.state = str
+		c.enter(str)
 	case r >= 0x80 && r < 0xA0:
 	case c.opts.Invisible == ShowInvisible && invisible(r):
+		c.move() // on a terminal it has no width
 		c.plain(fmt.Appendf(nil, "<U+%04X>", r))
 	default:
 		c.put(r)
@@ -396,8 +425,8 @@ func (c *cleaner) put(r rune) {
 	c.plain(b[:utf8.EncodeRune(b[:], r)])
 }
 
-// invisible tells characters that steer or hide text. The joiners and selectors
-// that belong to emoji are among them.
+// invisible reports whether a character reorders or hides text. The joiners and
+// selectors of emoji count too.
 func invisible(r rune) bool {
 	switch {
 	case r == 0x00AD, r == 0x061C, r == 0x180E, r == 0xFEFF:

@@ -5,15 +5,17 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sandboxbash/sandboxbash/internal/scrub"
 )
 
 // cleaned sends text through a cleaner in writes of n bytes.
 func cleaned(opts Text, text string, n int) string {
 	var b bytes.Buffer
-	c := newCleaner(opts, func(p []byte, _ origin) { b.Write(p) })
+	c := newCleaner(opts, func(p []byte, _ scrub.Origin) { b.Write(p) })
 	for len(text) > 0 {
 		n := min(n, len(text))
-		c.write([]byte(text[:n]), changed)
+		c.write([]byte(text[:n]), scrub.Changed)
 		text = text[n:]
 	}
 	c.flush()
@@ -22,6 +24,7 @@ func cleaned(opts Text, text string, n int) string {
 
 func TestText(t *testing.T) {
 	t.Parallel()
+	long := func(n int) string { return strings.Repeat("1", n) }
 	rewind, lf, show := Text{Return: RewindReturn}, Text{Return: NewlineReturn}, Text{Invisible: ShowInvisible}
 	for _, tt := range []struct {
 		name     string
@@ -41,13 +44,23 @@ func TestText(t *testing.T) {
 		{"DCS", Text{}, "\x1bP1$q\"p\x1b\\x", "x"},
 		{"DCS does not end with BEL", Text{}, "\x1bPa\x07b\x1b\\x", "x"},
 		{"APC, PM, SOS", Text{}, "\x1b_a\x1b\\1\x1b^b\x1b\\2\x1bXc\x1b\\3", "123"},
-		{"string has a LF", Text{}, "\x1b]0;a\nb\x07c", "c"},
+		{"string has a LF", Text{}, "\x1b]0;a\nb\x07c", "\nbc"},
 		{"CAN ends", Text{}, "\x1b]0;a\x18b\x1b[1\x18c", "bc"},
 		{"ESC begins anew", Text{}, "\x1b]0;a\x1b[31mb", "b"},
-		{"never ends", Text{}, "a\x1b]0;bcd\nefg", "a"},
+		{"never ends", Text{}, "a\x1b]0;bcd\nefg", "a\nefg"},
 		{"never ends CSI", Text{}, "a\x1b[1;2;3", "a"},
 		{"two-character", Text{}, "\x1bca\x1b7b\x1b(Bc\x1b#8d", "abcd"},
-		{"control in a sequence", Text{}, "\x1b[3\n1mx", "\nx"},
+		{"control in a sequence", Text{}, "\x1b[3\n1mx", "\n1mx"},
+		{"LF ends each of them", Text{}, "\x1b]a\n1\x1bPa\n2\x1b_a\n3\x1b^a\n4\x1bXa\n5\x1b\n6\x1b \n7\x1b[\n8", "\n1\n2\n3\n4\n5\n6\n7\n8"},
+		{"LF ends C1 as UTF-8", Text{}, "\u009da\n1\u0090a\n2\u009fa\n3\u009ea\n4\u0098a\n5\u009b\n6", "\n1\n2\n3\n4\n5\n6"},
+		{"LF ends C1 as bytes", Text{}, "\x9da\n1\x90a\n2\x9fa\n3\x9ea\n4\x98a\n5\x9b\n6", "\n1\n2\n3\n4\n5\n6"},
+		{"longest string", Text{}, "\x1b]" + long(maxSequence-1) + "\x07b", "b"},
+		{"string is too long", Text{}, "\x1b_" + long(maxSequence) + "hello\x1b\\", "hello"},
+		{"string is too long within a character", Text{}, "\u0090" + long(maxSequence-1) + "éx", "éx"},
+		{"string of bytes is too long", Text{}, "\x1b]" + strings.Repeat("\xff", maxSequence) + "x", "x"},
+		{"longest control sequence", Text{}, "\x1b[" + long(maxSequence-1) + "mb", "b"},
+		{"control sequence is too long", Text{}, "\x1b[" + long(maxSequence) + "12 m", "12 m"},
+		{"escape is too long", Text{}, "\x1b" + strings.Repeat(" ", maxSequence) + "ab", "ab"},
 		{"UTF-8 in a sequence", Text{}, "\x1b[éx\x1béy", "éxéy"},
 		{"C1 as UTF-8", Text{}, "\u009b31mred\u009d0;t\u009cx\u0090q\u009cy\u0085z", "redxyz"},
 		{"C1 as bytes", Text{}, "\x9b31mred\x9d0;t\x9cx\x90q\x9cy", "redxy"},
@@ -63,6 +76,20 @@ func TestText(t *testing.T) {
 		{"CR rewinds", rewind, "a\n10%\r20%\r30%\nb\r", "a\n30%\nb"},
 		{"CRLF rewinds nothing", rewind, "a\r\nb\r\r\nc\r\n", "a\nb\nc\n"},
 		{"CR and erase", rewind, "10%\r\x1b[K20%", "20%"},
+		{"CR and longer", rewind, "one\rthree\n", "three\n"},
+		{"CR and shorter", rewind, "rm -rf all\rok\n", "rm -rf all\nok\n"},
+		{"CR and shorter at the end", rewind, "rm -rf all\rok", "rm -rf all\nok"},
+		{"CR and blanks", rewind, "one\r   \rtwo\n", "two\n"},
+		{"CR and shorter, erased after", rewind, "rm -rf all\rok\x1b[K\n", "ok\n"},
+		{"CR and shorter, erased before", rewind, "rm -rf all\x1b[2K\rok\n", "ok\n"},
+		{"CR and erase, not the whole line", rewind, "rm -rf all\r\x1b[20C\x1b[Kok, I say\n", "rm -rf all\nok, I say\n"},
+		{"CR and colours", rewind, "10%\r\x1b[32m20%\x1b[0m\n", "20%\n"},
+		{"CR and elsewhere", rewind, "rm -rf all\r\x1b[20Cok, I say so\n", "rm -rf all\nok, I say so\n"},
+		{"CR and a tab", rewind, "rm -rf all\r\t\tok, I say so\n", "rm -rf all\n\t\tok, I say so\n"},
+		{"CR and back again", rewind, "rm -rf all\rok\b\bok\b\bok\b\bok\b\bok\n", "rm -rf all\nokokokokok\n"},
+		{"CR and nothing visible", Text{RewindReturn, ShowInvisible}, "rm -rf all\r\u200b\u200b\n", "rm -rf all\n<U+200B><U+200B>\n"},
+		{"CR and wide characters", rewind, "日本語\rabc\n日本語\rabcdef\n", "日本語\nabc\nabcdef\n"},
+		{"CR, and each shorter", rewind, "four\rtwo\ra\n", "four\ntwo\na\n"},
 		{"CR as LF", lf, "a\r\nb\rc\r\rd\r", "a\nb\nc\n\nd\n"},
 		{"bidi kept", Text{}, "a\u202Eb", "a\u202Eb"},
 		{"bidi shown", show, "a\u202Eb\u200Bc\U000E0041d", "a<U+202E>b<U+200B>c<U+E0041>d"},
@@ -125,5 +152,51 @@ func TestSafeTextReportsItsWriter(t *testing.T) {
 	}
 	if err := s.Close(); err != errBroken || w.calls != 1 { //nolint:errorlint // passed on as it is
 		t.Errorf("Close() = %v after %d calls; want %v after one", err, w.calls, errBroken)
+	}
+}
+
+// A secret cut by escape sequences is whole only in the text.
+func TestSecretAppearsInText(t *testing.T) {
+	t.Parallel()
+	secrets := mustSecrets(t, Secret{Name: "A", Value: "hunter2hunter2"})
+	in := "x hun\x1b[31mter2\x1b[0mhun\x07ter\x002 y"
+	for i, n := range []int{1, 5, 17, len(in), 1, 5, 17, len(in)} {
+		opts := Text{}
+		if i >= 4 {
+			opts.Return = RewindReturn
+		}
+		s, err := New(Options{Text: opts}, nil, secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown bytes.Buffer
+		safe := NewSafeText(&shown, opts, secrets)
+		for rest := in; rest != ""; {
+			k := min(n, len(rest))
+			writeAll(t, s.Stdout(), rest[:k])
+			writeAll(t, safe, rest[:k])
+			rest = rest[k:]
+		}
+		if err := safe.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := "x [REDACTED:A] y"
+		if got := s.Close().Stdout.Head; got != want || shown.String() != want {
+			t.Errorf("in writes of %d: %q and %q; want %q", n, got, shown.String(), want)
+		}
+	}
+}
+
+// The line that may still be rewound holds parts of writes that were altered.
+func TestSecretAppearsInRewoundLine(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{Text: Text{Return: RewindReturn}}, nil, mustSecrets(t, Secret{Name: "A", Value: "hunter2hunter2"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, s.Stdout(), "x hun\x1b[mter2")
+	writeAll(t, s.Stdout(), "hunter2 y\n")
+	if got, want := s.Close().Stdout.Head, "x [REDACTED:A] y\n"; got != want {
+		t.Errorf("text %q; want %q", got, want)
 	}
 }

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// updateEvery is the least time between two updates.
+// updateEvery is the shortest time between two updates.
 const updateEvery = 50 * time.Millisecond
 
-// Update is what would be shown if the command ended now.
+// Update is the output as it would be shown if the command ended now.
 type Update struct {
 	Stdout string // both streams if they are merged
 	Stderr string
 	Bytes  int64 // of scrubbed output so far
 }
 
-// Subscription is one reader's view of a running command. Updates come at most
-// every 50 ms; a reader that is slower gets the latest only, and slows nobody.
+// Subscription delivers the output of a running command to one reader. Updates come at
+// most every 50 ms. A slower reader gets only the latest one, and delays no other.
 type Subscription struct {
 	c     chan Update
 	hub   *hub
 	ended sync.Once
 }
 
-// Updates returns the channel of updates. It is closed after the last one, which
-// is the final state if the command's output ended, or by Close.
+// Updates returns the channel of updates. It is closed by Close, or when the command's
+// output has ended, after an update with the final state.
 func (s *Subscription) Updates() <-chan Update { return s.c }
 
 // Close ends the subscription. It may be called at any time and more than once.
@@ -32,8 +32,8 @@ func (s *Subscription) Close() { s.hub.leave(s) }
 
 func (s *Subscription) end() { s.ended.Do(func() { close(s.c) }) }
 
-// A hub gives updates to subscribers from one goroutine, which starts with the
-// first of them and ends with close.
+// A hub sends updates to subscribers from one goroutine, which starts with the first
+// subscriber and ends with close.
 type hub struct {
 	snapshot func() Update
 	dirty    chan struct{} // something was written since the last update
@@ -64,7 +64,7 @@ func (h *hub) subscribe() *Subscription {
 		return s
 	}
 	h.subs[s] = struct{}{}
-	h.touch() // the first update says what there is
+	h.touch() // the first update has the output so far
 	if h.done == nil {
 		done := make(chan struct{})
 		h.done = done
@@ -83,7 +83,7 @@ func (h *hub) leave(s *Subscription) {
 	s.end()
 }
 
-// touch says that there is something new. It never waits.
+// touch notes that there is new output. It never blocks.
 func (h *hub) touch() {
 	select {
 	case h.dirty <- struct{}{}:
@@ -107,8 +107,8 @@ func (h *hub) run() {
 	}
 }
 
-// publish gives every subscriber the latest update in place of one it has not
-// taken yet. Only publish sends, under mu, so that the send never waits.
+// publish sends every subscriber the latest update, in place of one that it has not
+// received yet. Only publish sends, with mu held, so that the send never blocks.
 func (h *hub) publish() {
 	u := h.snapshot()
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *hub) publish() {
 	}
 }
 
-// close gives the last update and ends all subscriptions.
+// close sends the last update and ends all subscriptions.
 func (h *hub) close() {
 	h.mu.Lock()
 	if h.closed {

@@ -69,7 +69,7 @@ func TestUpdatesAreCoalesced(t *testing.T) {
 func TestUpdatesShowTheLineInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Options{Text: Text{Return: RewindReturn}}, nil, mustSecrets(t, Secret{"A", "hunter2hunter2"}))
+		s, err := New(Options{Text: Text{Return: RewindReturn}}, nil, mustSecrets(t, Secret{Name: "A", Value: "hunter2hunter2"}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,29 +9,35 @@ import (
 // Window says how much of a stream's text is kept for a reader. The zero value
 // keeps the last 50 KiB.
 type Window struct {
-	// Whole is how many bytes are kept whole; beyond that only Head and Tail bytes
-	// are. Less than Head+Tail means Head+Tail.
+	// A text of at most Whole bytes is kept whole; otherwise only its first Head and its
+	// last Tail bytes are. A Whole less than Head+Tail means Head+Tail.
 	Whole int
-	Head  int // bytes kept from the begin
+	Head  int // bytes kept from the start
 	Tail  int // bytes kept from the end
+
+	// Nothing means that a Window whose other fields are 0 keeps nothing.
+	Nothing bool
 }
 
-// DefaultWindow is the size of the window where none is given.
+// DefaultWindow is the size of the default window.
 const DefaultWindow = 50 << 10
 
-// Tail is a window that keeps the last n bytes.
-func Tail(n int) Window { return Window{Tail: n} }
+// Tail returns a window that keeps the last n bytes. With 0 it keeps nothing.
+func Tail(n int) Window { return HeadTail(0, n) }
 
-// Head is a window that keeps the first n bytes.
-func Head(n int) Window { return Window{Head: n} }
+// Head returns a window that keeps the first n bytes. With 0 it keeps nothing.
+func Head(n int) Window { return HeadTail(n, 0) }
 
-// HeadTail is a window that keeps the first head and the last tail bytes.
-func HeadTail(head, tail int) Window { return Window{Head: head, Tail: tail} }
+// HeadTail returns a window that keeps the first head and the last tail bytes. With 0 and
+// 0 it keeps nothing.
+func HeadTail(head, tail int) Window {
+	return Window{Head: head, Tail: tail, Nothing: head == 0 && tail == 0}
+}
 
 func (w Window) withDefaults() Window {
 	w.Whole, w.Head, w.Tail = max(w.Whole, 0), max(w.Head, 0), max(w.Tail, 0)
 	if w.Head+w.Tail == 0 {
-		if w.Whole == 0 {
+		if w.Whole == 0 && !w.Nothing {
 			w.Whole = DefaultWindow
 		}
 		w.Tail = w.Whole
@@ -43,10 +49,10 @@ func (w Window) withDefaults() Window {
 // A Direction says which part of a text is shown.
 type Direction string
 
-// By says which bound cut a text.
+// By says which limit cut a text.
 type By string
 
-// The parts that can be shown, and the bounds that cut.
+// The parts that can be shown, and the limits that cut.
 const (
 	DirectionHead   Direction = "head"
 	DirectionTail   Direction = "tail"
@@ -63,9 +69,9 @@ type Range struct {
 	End   int64 `json:"end"`
 }
 
-// Truncation says what of a text is shown. Bytes and lines are those of the
-// text after it was made safe. The lines of a text are one more than its LFs, and
-// none if it is empty.
+// Truncation says which part of a text is shown. It counts bytes and lines of the text
+// after that was made safe. A text has one line more than LFs, and an empty text has
+// none.
 type Truncation struct {
 	Direction   Direction `json:"direction"`
 	TruncatedBy By        `json:"truncatedBy"`
@@ -78,16 +84,16 @@ type Truncation struct {
 	HeadRange  *Range `json:"headRange,omitempty"`  // middle
 	TailRange  *Range `json:"tailRange,omitempty"`  // middle
 
-	// ElidedBytes are those not shown; shown and elided bytes are all there are.
-	// ElidedLines counts the LFs among them.
+	// ElidedBytes are the bytes not shown: TotalBytes less OutputBytes. ElidedLines counts
+	// the LFs among them.
 	ElidedBytes int64 `json:"elidedBytes,omitempty"`
 	ElidedLines int64 `json:"elidedLines,omitempty"`
 
 	ArtifactID string `json:"artifactId,omitempty"`
 }
 
-// A window keeps the begin and the end of a text in bounded memory: at most
-// Head and twice Whole bytes, whatever comes.
+// A window keeps the start and the end of a text in bounded memory: at most Head and
+// twice Whole bytes.
 type window struct {
 	size  Window
 	head  []byte
@@ -114,7 +120,7 @@ func (w *window) write(p []byte) {
 
 var newline = []byte{'\n'}
 
-// overflowed tells whether something is not shown.
+// overflowed reports whether part of the text is not shown.
 func (w *window) overflowed() bool { return w.bytes > int64(w.size.Whole) }
 
 // view returns what is shown. If nothing was elided it is all in head.
@@ -127,7 +133,8 @@ func (w *window) view() (head, tail string, t *Truncation) {
 	return string(h), string(e), w.truncation(h, e)
 }
 
-// from returns what is kept without a gap from a byte on, and where it begins.
+// from returns the text from an offset on, and the offset at which it starts: a later one
+// if the text at the offset is not kept without a gap.
 func (w *window) from(at int64) (text string, begin int64) {
 	all := w.tail.bytes()
 	if w.overflowed() {
@@ -156,12 +163,12 @@ func (w *window) truncation(head, tail []byte) *Truncation {
 	first := &Range{1, headLines}
 	last := &Range{t.TotalLines - tailLines + 1, t.TotalLines}
 	switch {
-	case w.size.Head == 0:
+	case len(head) == 0: // also if no whole character fits: DirectionMiddle needs both ends
 		t.Direction, t.TruncatedBy, t.ShownRange = DirectionTail, ByBytes, last
-	case w.size.Tail == 0:
+	case len(tail) == 0:
 		t.Direction, t.TruncatedBy, t.ShownRange = DirectionHead, ByBytes, first
 	default:
-		if bytes.HasSuffix(head, newline) { // the line after it shows nothing
+		if bytes.HasSuffix(head, newline) { // the line after the last LF is empty
 			t.OutputLines--
 			first.End--
 		}
@@ -203,11 +210,10 @@ func (t *tailBuffer) write(p []byte) {
 	}
 }
 
-// bytes returns the last bytes; they may begin inside a character.
+// bytes returns the last bytes; they may start inside a character.
 func (t *tailBuffer) bytes() []byte { return t.buf[max(0, len(t.buf)-t.max):] }
 
-// headRunes returns at most n bytes from the begin of p, and no part of a
-// character.
+// headRunes returns at most n bytes from the start of p. It does not split a character.
 func headRunes(p []byte, n int) []byte {
 	p = p[:min(n, len(p))]
 	for i := len(p) - 1; i >= 0 && len(p)-i < utf8.UTFMax; i-- {
@@ -221,8 +227,7 @@ func headRunes(p []byte, n int) []byte {
 	return p
 }
 
-// tailRunes returns at most n bytes from the end of p, and no part of a
-// character.
+// tailRunes returns at most n bytes from the end of p. It does not split a character.
 func tailRunes(p []byte, n int) []byte {
 	p = p[len(p)-min(n, len(p)):]
 	for i := range min(len(p), utf8.UTFMax) {
@@ -235,3 +240,9 @@ func tailRunes(p []byte, n int) []byte {
 	}
 	return p
 }
+
+// HeadBytes returns at most n bytes from the start of s. It does not split a character.
+func HeadBytes(s string, n int) string { return string(headRunes([]byte(s), max(n, 0))) }
+
+// TailBytes returns at most n bytes from the end of s. It does not split a character.
+func TailBytes(s string, n int) string { return string(tailRunes([]byte(s), max(n, 0))) }

@@ -116,35 +116,43 @@ func TestWindowKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
-func TestHumanizeBytes(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64]string{
-		0: "0B", 4095: "4095B", 4096: "4kB", 200000: "195kB", 131072: "128kB", 10 << 20: "10MB", 1 << 30: "more than 1GB",
-	} {
-		if got := humanizeBytes(n); got != want {
-			t.Errorf("humanizeBytes(%d) = %q; want %q", n, got, want)
-		}
-	}
-}
-
-func TestThousands(t *testing.T) {
+func TestFormatCount(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 7148: "7,148", 1234567: "1,234,567"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %q; want %q", n, got, want)
+		if got := FormatCount(n); got != want {
+			t.Errorf("FormatCount(%d) = %q; want %q", n, got, want)
 		}
 	}
 }
 
-func TestAgentNoticeOfMiddle(t *testing.T) {
+func TestWindowOfNothing(t *testing.T) {
 	t.Parallel()
-	var in strings.Builder
-	for i := range 20000 {
-		in.WriteString(strings.Repeat("x", i%7) + "\n")
+	for name, size := range map[string]Window{"Tail": Tail(0), "Head": Head(0), "HeadTail": HeadTail(0, 0)} {
+		w := newWindow(size)
+		for range 3 {
+			w.write([]byte(strings.Repeat("line\n", 50_000)))
+		}
+		head, tail, tr := w.view()
+		if head+tail != "" || cap(w.tail.buf) > 0 || tr == nil || tr.ElidedBytes != 750_000 || tr.OutputLines != 0 {
+			t.Errorf("%s(0) keeps %q and %d bytes, %+v; want nothing", name, head+tail, cap(w.tail.buf), tr)
+		}
 	}
-	o := run(t, Options{Streams: Merged, Window: HeadTail(20, 30)}, in.String())
-	want := "\n\n[Showing lines 1-6 and 19992-20001 of 20001; 19,986 middle lines (78.1KB) elided]"
-	if got := o.Stdout.AgentNotice(o.Artifact); got != want {
-		t.Errorf("AgentNotice() = %q; want %q", got, want)
+	if w := newWindow(Window{}); w.size.Tail != DefaultWindow {
+		t.Errorf("the zero window keeps %d bytes; want %d", w.size.Tail, DefaultWindow)
+	}
+}
+
+// Where no whole character fits, there is no marker for what is not there.
+func TestMiddleNeedsBothEnds(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		size Window
+		want string
+		by   Direction
+	}{{HeadTail(1, 2), "é", DirectionTail}, {HeadTail(2, 1), "é", DirectionHead}, {HeadTail(2, 2), "é\n[… 0 lines elided (2B) …]\né", DirectionMiddle}} {
+		o := run(t, Options{Streams: Merged, Window: row.size}, "ééé")
+		if got := o.Stdout.Text(); got != row.want || o.Stdout.Truncation.Direction != row.by {
+			t.Errorf("window %+v shows %q, %s; want %q, %s", row.size, got, o.Stdout.Truncation.Direction, row.want, row.by)
+		}
 	}
 }

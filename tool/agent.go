@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // agentContract is contract agent: one text for stdout and stderr, a timeout that
@@ -39,12 +41,12 @@ func (agentContract) Definition(h Host) Definition {
 		async = agentAsync
 	}
 	return Definition{
-		Name: "bash", Description: agentDescription, Strict: true, Exclusive: true,
+		Name: BashName, Description: agentDescription, Strict: true, Exclusive: true,
 		InputSchema: json.RawMessage(strings.Replace(agentSchema, "{{async}}", async, 1)),
 	}
 }
 
-// agentInput is the arguments. Empty is as good as not given.
+// agentInput holds the arguments. An empty one counts as not given.
 type agentInput struct {
 	command    string
 	env        []variable // in order
@@ -56,8 +58,8 @@ type agentInput struct {
 
 type variable struct{ name, value string }
 
-// Plan implements Contract. The order of its steps is the document's: what is wrong
-// with a call is told by the first step that finds something.
+// Plan implements Contract. Its steps are in the order of the document: if several
+// things are wrong with a call, the error is that of the first step that fails.
 func (agentContract) Plan(arguments json.RawMessage, h Host) Plan {
 	p := Plan{Contract: Agent, Route: Foreground}
 	in, err := parseAgent(arguments)
@@ -68,13 +70,13 @@ func (agentContract) Plan(arguments json.RawMessage, h Host) Plan {
 	p.Head, p.Tail = in.head, in.tail
 	p.normalise(h.Settings)
 	if in.async && !h.Settings.Async {
-		return p.fail(refuse("Async bash execution is disabled. Enable async.enabled to use async mode."))
+		return p.fail(Refusef("Async bash execution is disabled. Enable async.enabled to use async mode."))
 	}
 	check, err := p.checker(h)
 	if err != nil {
 		return p.fail(err)
 	}
-	p.Timeout = ClampTimeout(in.timeout, h.Settings.MaxTimeout)
+	p.Timeout = clampTimeout(in.timeout, h.Settings.MaxTimeout)
 	if notice := p.Timeout.Notice(); notice != "" {
 		p.Notices = append(p.Notices, notice)
 	}
@@ -87,25 +89,25 @@ func (agentContract) Plan(arguments json.RawMessage, h Host) Plan {
 		return p.fail(err)
 	}
 	if h.Dir != "" && p.Dir != "" {
-		if p.Dir, err = ResolveDir(p.Dir, h.Dir, h.Home); err != nil {
+		if p.Dir, err = resolveDir(p.Dir, h.Dir, h.Home); err != nil {
 			return p.fail(err)
 		}
 	}
 	if in.async && h.NoJobs {
-		return p.fail(refuse("Async job manager unavailable for this session."))
+		return p.fail(Refusef("Async job manager unavailable for this session."))
 	}
 	p.route(in, h)
 	return p
 }
 
-// UserPlan is the plan of a command that the user gives, not the agent: it runs
-// as it is, past rules, rewriting and URLs, without a timeout.
+// UserPlan returns the plan of a command that the user gives, not the agent. It runs
+// as it is: without rules, rewriting, expansion of URLs or a timeout.
 func UserPlan(command string) Plan {
 	return Plan{Contract: Agent, Route: Foreground, Original: command, Command: command, Env: NonInteractive()}
 }
 
-// normalise rewrites the command: an option takes a last head or tail off, and a
-// leading cd becomes the working directory.
+// normalise rewrites the command: a last head or tail is removed if an option says
+// so, and a leading cd becomes the working directory.
 func (p *Plan) normalise(s Settings) {
 	if s.ExtractHeadTail {
 		rest, head, tail := ExtractHeadTail(p.Command)
@@ -131,11 +133,11 @@ func (p *Plan) normalise(s Settings) {
 	}
 }
 
-// environment is the defaults below what the agent sets.
+// environment returns the default variables, overridden by those of the agent.
 func (in agentInput) environment() Env {
 	env := NonInteractive()
 	for _, v := range in.env {
-		if Heard(v.name) {
+		if heeded(v.name) {
 			env[v.name] = v.value
 		}
 	}
@@ -151,7 +153,7 @@ func (p *Plan) expand(in agentInput, h Host) error {
 	}
 	p.Command, p.Expansions = text, found
 	for _, v := range in.env {
-		if !Heard(v.name) {
+		if !heeded(v.name) {
 			continue
 		}
 		at = Expansion{Field: fieldEnv, Name: v.name}
@@ -174,19 +176,19 @@ func (p *Plan) route(in agentInput, h Host) {
 	switch {
 	case in.async:
 		p.Route = Background
-	case in.pty && UsePTY(in.pty, h.UI, h.NoPTY):
+	case in.pty && usePTY(in.pty, h.UI, h.NoPTY):
 		p.Route = Terminal
-	case in.pty: // it falls back to the foreground without a word
+	case in.pty: // the contract falls back to the foreground without a notice
 	case h.Settings.AutoBackground && !h.NoJobs:
-		p.Route, p.Wait = Managed, AutoBackgroundWait(h.Settings.ThresholdMs, p.Timeout.Duration())
+		p.Route, p.Wait = Managed, autoBackgroundWait(h.Settings.ThresholdMs, p.Timeout.Duration())
 	case h.Terminal:
 		p.Route = InClient
 	}
 }
 
-// UsePTY tells whether a command that asks for a terminal gets one: somebody must
-// be able to use it, and PI_NO_PTY must not be "1".
-func UsePTY(asked, ui, noPTY bool) bool { return asked && ui && !noPTY }
+// usePTY reports whether a command that asks for a terminal gets one: the host must
+// have a user interface, and PI_NO_PTY must not be "1".
+func usePTY(asked, ui, noPTY bool) bool { return asked && ui && !noPTY }
 
 // parseAgent reads the arguments. All types are checked before any name is.
 func parseAgent(raw json.RawMessage) (agentInput, error) {
@@ -196,11 +198,11 @@ func parseAgent(raw json.RawMessage) (agentInput, error) {
 		err = in.set(members)
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
-		return in, refuse("Invalid bash arguments: %s", f.text())
+		return in, Refusef("Invalid bash arguments: %s", f.text())
 	}
 	for _, v := range in.env {
-		if !envName.MatchString(v.name) {
-			return in, refuse("Invalid bash env name: %s", v.name)
+		if !sandbox.EnvName.MatchString(v.name) {
+			return in, Refusef("Invalid bash env name: %s", v.name)
 		}
 	}
 	return in, in.noNUL()
@@ -266,11 +268,11 @@ func (m member) variables() ([]variable, error) {
 	return list, err
 }
 
-// noNUL refuses texts that no program can be given.
+// noNUL refuses texts with a NUL: they cannot be passed to a program.
 func (in agentInput) noNUL() error {
 	for _, v := range append([]variable{{"command", in.command}, {"cwd", in.cwd}}, in.env...) {
 		if at := strings.IndexByte(v.value, 0); at >= 0 {
-			return refuse("Invalid bash arguments: %s: it has a NUL character at offset %d", v.name, at)
+			return Refusef("Invalid bash arguments: %s: it has a NUL character at offset %d", v.name, at)
 		}
 	}
 	return nil

@@ -2,8 +2,11 @@ package tool
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/sandbox"
 
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -31,9 +34,9 @@ type Meta struct {
 
 // Async says which job a result is of.
 type Async struct {
-	State JobStatus `json:"state"`
-	JobID string    `json:"jobId"`
-	Type  string    `json:"type"` // "bash"
+	State sandbox.JobState `json:"state"`
+	JobID string           `json:"jobId"`
+	Type  string           `json:"type"` // "bash"
 }
 
 // AgentOutput says what is kept of a command's output for contract agent: the end
@@ -57,21 +60,21 @@ func (agentContract) Result(p Plan, o Outcome) Result {
 		return r
 	}
 	d := p.outcomeDetails(o)
-	switch o.end() {
-	case ended:
+	switch o.End() {
+	case EndExited:
 		return agentEnded(p, o, d)
-	case timedOut:
+	case EndTimedOut:
 		return thrown(ToolError, interrupted(o, p.Timeout.Message(), p.Timeout.Message()), d)
-	case cancelled:
+	case EndCancelled:
 		how := ToolError
 		if o.Aborted {
 			how = ToolAbort
 		}
 		return thrown(how, interrupted(o, "Command cancelled", "Command aborted"), d)
-	case overLimit:
-		return thrown(ToolError, o.Output.Stdout.AgentPrefixed("Command wrote more than the output limit"), d)
-	case notStarted:
-		return thrown(ToolError, o.cause(), d)
+	case EndOverLimit:
+		return thrown(ToolError, prefixed(o.Output.Stdout, "Command wrote more than the output limit"), d)
+	case EndNotStarted:
+		return thrown(ToolError, o.Cause(), d)
 	default:
 		text := agentText(p, o) + "\n\nCommand failed: missing exit status"
 		return thrown(ToolError, text, d)
@@ -88,10 +91,10 @@ func (p Plan) outcomeDetails(o Outcome) *Details {
 	if o.Client != nil {
 		d.TerminalID, run.Where = o.Client.ID, "client"
 	}
-	if run != (RunInfo{}) {
+	if !reflect.ValueOf(run).IsZero() {
 		d.Run = &run
 	}
-	if o.end() != notStarted {
+	if o.End() != EndNotStarted {
 		ms := o.Elapsed.Milliseconds()
 		d.WallTimeMs = &ms
 	}
@@ -105,16 +108,16 @@ func agentEnded(p Plan, o Outcome, d *Details) Result {
 		d.ExitCode, r.IsError = &code, true
 		r.Text += fmt.Sprintf("\n\nCommand exited with code %d", code)
 	}
-	if t := o.Output.Stdout.AgentTruncation(o.Output.Artifact); t != nil {
+	if t := Truncation(o.Output.Stdout, o.Output.Artifact); t != nil {
 		d.Meta = &Meta{Truncation: t}
-		r.Text += o.Output.Stdout.AgentNotice(o.Output.Artifact)
+		r.Text += truncationNotice(o.Output.Stdout, o.Output.Artifact)
 	}
 	return r
 }
 
 // agentText is the output and what is said of the run, without its end.
 func agentText(p Plan, o Outcome) string {
-	output, _ := ApplyHeadTail(o.Output.Stdout.Text(), p.Head, p.Tail)
+	output, _ := applyHeadTail(o.Output.Stdout.Text(), p.Head, p.Tail)
 	if output == "" {
 		output = "(no output)"
 	}
@@ -122,7 +125,11 @@ func agentText(p Plan, o Outcome) string {
 	if o.Client != nil && o.Client.Truncated {
 		lines = append(lines, "(output truncated)")
 	}
-	return strings.Join(append(lines, p.Notices...), "\n")
+	lines = append(lines, p.Notices...)
+	for _, f := range o.Run.Full {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
 }
 
 func wallTime(d time.Duration) string { return fmt.Sprintf("Wall time: %.2f seconds", d.Seconds()) }
@@ -132,10 +139,10 @@ func wallTime(d time.Duration) string { return fmt.Sprintf("Wall time: %.2f seco
 func interrupted(o Outcome, notice, empty string) string {
 	shown := o.Output.Stdout.Text()
 	switch {
-	case o.Client != nil && o.end() == cancelled:
+	case o.Client != nil && o.End() == EndCancelled:
 		return empty
 	case o.Client == nil && !o.Terminal:
-		return o.Output.Stdout.AgentPrefixed(notice)
+		return prefixed(o.Output.Stdout, notice)
 	case shown == "":
 		return empty
 	}

@@ -19,7 +19,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// fault says what is wrong with a call's arguments. Each contract words it.
+// fault is an error in a call's arguments. Each contract has its own words for it.
 type fault struct {
 	what  problem
 	field string // "" is the whole
@@ -40,7 +40,7 @@ const (
 
 func (f *fault) Error() string { return f.text() }
 
-// text words a fault where a contract has no words of its own.
+// text is used where a contract has no words of its own.
 func (f *fault) text() string {
 	switch f.what {
 	case missing:
@@ -60,8 +60,8 @@ func (f *fault) text() string {
 	}
 }
 
-// parseObject reads a JSON object strictly: one reading only is possible of what it
-// takes. Nothing at all is an empty object.
+// parseObject reads a JSON object strictly: it refuses what two readers could
+// understand in different ways. Empty input is an empty object.
 func parseObject(raw []byte) ([]member, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
@@ -101,8 +101,8 @@ func parseObject(raw []byte) ([]member, error) {
 	return members, nil
 }
 
-// LoneSurrogate tells whether there is a \u escape of half a character in a JSON
-// text: readers do not agree on what it stands for.
+// LoneSurrogate reports whether a JSON text has a \u escape of half a character.
+// JSON readers disagree on what such an escape stands for.
 func LoneSurrogate(text []byte) bool {
 	for i := 0; i < len(text); {
 		next := bytes.IndexByte(text[i:], '\\')
@@ -199,8 +199,8 @@ func (m member) number() (float64, error) {
 	return f + 0, nil
 }
 
-// count reads a whole number from 0 on; more than an int64 holds is as good as
-// the most that it holds.
+// count reads a whole number that is not negative. Numbers that an int64 cannot hold
+// become its maximum.
 func (m member) count() (int64, error) {
 	f, err := m.number()
 	if err != nil || f < 0 || f != math.Trunc(f) {
@@ -229,10 +229,10 @@ func (m member) texts() ([]string, error) {
 	return list, nil
 }
 
-// jsNumber writes a number as JavaScript does, and JSON with it.
+// jsNumber formats a number as JavaScript and JSON do.
 func jsNumber(f float64) string {
 	text, err := json.Marshal(f)
-	if err != nil { // no number that was read from JSON
+	if err != nil { // NaN or an infinity, which JSON cannot express
 		return fmt.Sprint(f)
 	}
 	return string(text)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 )
 
 // What a strict schema refuses, in the words of each contract.
@@ -39,7 +41,7 @@ func TestArguments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			for letter, want := range map[string]string{"A": test.agent, "B": test.plain, "C": test.modes} {
-				p := theContract(t, letter).Plan(json.RawMessage(test.arguments), defaultHost())
+				p := contractOf(t, letter).Plan(json.RawMessage(test.arguments), defaultHost())
 				if got := errorOf(p); got != want {
 					t.Errorf("contract %s: error %q; want %q", letter, got, want)
 				}
@@ -85,7 +87,7 @@ func TestAgentArguments(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for _, name := range []Name{Agent, Plain, Modes} {
-		c := theContract(t, string(name))
+		c := contractOf(t, string(name))
 		for _, async := range []bool{false, true} {
 			d := c.Definition(Host{Settings: Settings{Async: async}, Dir: "/workspace"})
 			var schema struct {
@@ -104,7 +106,7 @@ func TestSchemas(t *testing.T) {
 			}
 			values := map[string]any{"command": "true", "env": map[string]string{}, "timeout": 1, "cwd": "x", "pty": false, "head": 1, "tail": 1, "async": false, "mode": "slow"}
 			for property := range schema.Properties {
-				p := c.Plan(arguments(t, map[string]any{"command": "true", property: values[property]}), Host{Settings: Settings{Async: async}})
+				p := c.Plan(corpus.Arguments(t, map[string]any{"command": "true", property: values[property]}), Host{Settings: Settings{Async: async}})
 				if p.Err != nil {
 					t.Errorf("%s refuses %s: %s", name, property, errorOf(p))
 				}
@@ -118,7 +120,7 @@ func TestSchemas(t *testing.T) {
 		t.Errorf("the job tool is %+v, there: %v", d, ok)
 	}
 	if !json.Valid(plainContract{}.Definition(Host{}).OutputSchema) {
-		t.Error("the output schema of plain is no JSON")
+		t.Error("the output schema of plain is not JSON")
 	}
 	if _, err := Parse("bash"); err == nil {
 		t.Error("Parse(bash) knows a contract")
@@ -127,7 +129,7 @@ func TestSchemas(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	s, err := ParseSettings(json.RawMessage(`{
+	s, err := parseSettings(json.RawMessage(`{
 		"async.enabled": true, "async.maxJobs": 500, "async.pollWaitDuration": "1m",
 		"bash.autoBackground.enabled": true, "bash.autoBackground.thresholdMs": 10.5,
 		"bash.stripTrailingHeadTail": true, "bash.extractHeadTail": true, "bash.virtualTerminal": "on",
@@ -142,7 +144,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.MaxJobs != 100 || s.PollWait.Minutes() != 1 || s.WindowBytes != 1024 || s.HeadBytes != 2048 || s.Rules[0].Flags != "i" || s.Minimizer.MaxBytes != 7 {
-		t.Errorf("ParseSettings() = %+v", s)
+		t.Errorf("parseSettings() = %+v", s)
 	}
 	for raw, want := range map[string]string{
 		`{"async.Enabled":true}`:                         `settings: there is no field "async.Enabled"`,
@@ -155,11 +157,11 @@ func TestSettings(t *testing.T) {
 		`{"tools.artifactSpillThreshold":100000000}`:     `settings: tools.artifactSpillThreshold: expected at most 65536 KiB, got the number 100000000`,
 		`[]`: `settings: expected an object, got an array`,
 	} {
-		if _, err := ParseSettings(json.RawMessage(raw)); err == nil || err.Error() != want {
-			t.Errorf("ParseSettings(%s) = %v; want %s", raw, err, want)
+		if _, err := parseSettings(json.RawMessage(raw)); err == nil || err.Error() != want {
+			t.Errorf("parseSettings(%s) = %v; want %s", raw, err, want)
 		}
 	}
-	if s, err := ParseSettings(json.RawMessage(`{"bashInterceptor.patterns":[]}`)); err != nil || s.Rules == nil {
+	if s, err := parseSettings(json.RawMessage(`{"bashInterceptor.patterns":[]}`)); err != nil || s.Rules == nil {
 		t.Errorf("an empty list of rules is %v, %v; want one that is not nil", s.Rules, err)
 	}
 }
@@ -173,7 +175,7 @@ func FuzzArguments(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		for _, name := range []Name{Agent, Plain, Modes} {
-			c := theContract(t, string(name))
+			c := contractOf(t, string(name))
 			p := c.Plan(json.RawMessage(raw), defaultHost())
 			if p.Err == nil && !json.Valid([]byte(raw)) {
 				t.Errorf("%s takes %q", name, raw)

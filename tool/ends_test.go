@@ -25,7 +25,7 @@ func TestAgentEnds(t *testing.T) {
 		{"memory", Outcome{Reason: exec.OOMKilled}, "out\n\nWall time: 0.00 seconds\n\nCommand exited with code 137", Returned},
 		{"limit", Outcome{Reason: exec.OutputLimit}, "[Command wrote more than the output limit]\nout", ToolError},
 		{"shutdown", Outcome{Reason: exec.Cancelled}, "[Command cancelled]\nout", ToolError},
-		{"nobody knows", Outcome{Err: unknown}, "out\n\nWall time: 0.00 seconds\n\nCommand failed: missing exit status", ToolError},
+		{"unknown", Outcome{Err: unknown}, "out\n\nWall time: 0.00 seconds\n\nCommand failed: missing exit status", ToolError},
 		{"terminal, timeout", Outcome{Reason: exec.TimedOut, Terminal: true}, "out", ToolError},
 		{"client, timeout", Outcome{Reason: exec.TimedOut, Client: &Client{}}, "out", ToolError},
 		{"client says nothing", ClientExit(nil, ""), "out\n\nWall time: 0.00 seconds\n\nCommand failed: missing exit status", ToolError},
@@ -91,7 +91,7 @@ func TestPlainEnds(t *testing.T) {
 		{Outcome{Reason: exec.Cancelled}, `{"error":"Command cancelled"}`},
 		{Outcome{Reason: exec.OutputLimit}, `{"error":"Command wrote more than the output limit"}`},
 		{Outcome{Err: errors.New("no <engine>")}, `{"error":"no <engine>"}`},
-		{Outcome{}, `{"error":"nobody knows how it ended"}`},
+		{Outcome{}, `{"error":"its end is not known"}`},
 		{Outcome{Reason: exec.Signalled, Signal: 15}, `{"stdout":"","stderr":"","exitCode":143}`},
 	} {
 		p := Plan{Contract: Plain, Timeout: Timeout{Seconds: plainTimeout}}

@@ -2,11 +2,8 @@ package tool
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // Env is variables of a command's environment.
@@ -21,11 +18,8 @@ func (e Env) List() []string {
 	return list
 }
 
-// envName is what a variable that an agent sets may be called.
-var envName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
-
 // NonInteractive returns the variables that contract agent sets for every command,
-// so that none of it waits for somebody. What the agent sets wins.
+// so that programs do not wait for a user. Variables that the agent sets win.
 func NonInteractive() Env {
 	return Env{
 		// Pagers.
@@ -49,8 +43,8 @@ func NonInteractive() Env {
 	}
 }
 
-// shellsOwn are variables that the shell sets or that steer it at its start: an
-// agent that sets them is not heard.
+// shellsOwn are variables that the shell sets itself, or that change how it starts.
+// They are ignored if the agent sets them.
 var shellsOwn = map[string]bool{
 	"BASH_ENV": true, "ENV": true, "PS0": true, "PS1": true, "PS2": true, "PS4": true, "PWD": true, "OLDPWD": true,
 	"SHLVL": true, "SHELL": true, "IFS": true, "UID": true, "EUID": true, "PPID": true, "RANDOM": true,
@@ -62,11 +56,15 @@ var shellsOwn = map[string]bool{
 	"SRANDOM": true, "EPOCHSECONDS": true, "EPOCHREALTIME": true, "GROUPS": true, "DIRSTACK": true, "PIPESTATUS": true, "_": true,
 }
 
-// Heard tells whether a variable that an agent sets has any effect.
-func Heard(name string) bool {
+// heeded reports whether a variable that an agent sets has an effect.
+func heeded(name string) bool {
 	return !shellsOwn[name] && !strings.HasPrefix(name, "BASH_FUNC_")
 }
 
-// WithheldByModes tells whether contract modes keeps a variable of the session
-// from commands. It is by the begin of the name, and case matters.
-func WithheldByModes(name string) bool { return sink.Withheld(name, sink.ModesDenyPrefixes) }
+// WithheldByModes reports whether contract modes keeps a variable of the session
+// from commands. The start of the name decides, and case matters.
+func WithheldByModes(name string) bool {
+	return slices.ContainsFunc(withheldPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+var withheldPrefixes = []string{"ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_SECRET", "PHOENIX_"}

@@ -8,15 +8,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// StripHeadTail takes a last `| head …` or `| tail …` off the commands of a list,
-// where it does no more than show less of the output, and a `2>&1` that then
-// changes nothing. It returns what it took off. Whatever it does not understand it
-// leaves alone, and so all commands of several lines.
+// StripHeadTail removes a last `| head …` or `| tail …` from the commands of a list
+// where it only shortens the output, and a `2>&1` that then has no effect. It returns
+// what it removed. It leaves alone what it does not understand, and every command of
+// several lines.
 //
-// It is an option, and off: what is left may run longer, and may exit with another
-// code.
+// It is an option that is off by default: without its head or tail a command may run
+// longer, and may exit with another code.
 func StripHeadTail(command string) (rest string, stripped []string) {
-	if strings.Contains(command, "\n") || len(command) > maxFixup {
+	if strings.Contains(command, "\n") || len(command) > MaxFixup {
 		return command, nil
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
@@ -38,15 +38,15 @@ func StripHeadTail(command string) (rest string, stripped []string) {
 	if len(cuts) == 0 {
 		return command, nil
 	}
-	// What was taken off last comes first of each command.
+	// In each command the part that was removed last comes first.
 	return strings.Trim(rest, blanks), order(cuts, stripped)
 }
 
-// maxFixup bounds what is parsed; a longer command is left alone.
-const maxFixup = 64 << 10 // bytes
+// MaxFixup bounds what is parsed; a longer command is left alone.
+const MaxFixup = 64 << 10 // bytes
 
-// cut is a part of the command to be taken off. Those of one command of the list
-// have the same number.
+// cut is a part of the text to be removed. The cuts of one command of the list have
+// the same number.
 type cut struct{ start, end, command int }
 
 // order puts the cuts of each command in the order in which they were found: the
@@ -66,7 +66,7 @@ func order(cuts []cut, texts []string) []string {
 	return out
 }
 
-// listCuts looks at each command of a list, in order.
+// listCuts finds the cuts in each command of a list, in order.
 func listCuts(stmt *syntax.Stmt) []cut {
 	if list, ok := stmt.Cmd.(*syntax.BinaryCmd); ok && (list.Op == syntax.AndStmt || list.Op == syntax.OrStmt) {
 		return append(listCuts(list.X), listCuts(list.Y)...)
@@ -90,7 +90,7 @@ func listCuts(stmt *syntax.Stmt) []cut {
 	return cuts
 }
 
-// simplePipeline tells whether a statement is of simple commands only.
+// simplePipeline reports whether a statement consists of simple commands only.
 func simplePipeline(stmt *syntax.Stmt) bool {
 	switch c := stmt.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -102,10 +102,10 @@ func simplePipeline(stmt *syntax.Stmt) bool {
 }
 
 // limits are the options with which head and tail read standard input once and
-// show its begin or end.
+// show its start or end.
 var limits = regexp.MustCompile(`^(?:-[0-9]+|-[nc]=?[0-9]+[bkKMG]?|--(?:lines|bytes)=[0-9]+[bkKMG]?|-[qv]|--(?:quiet|silent|verbose))$`)
 
-// onlyLimits tells whether a statement is head or tail without a file.
+// onlyLimits reports whether a statement is head or tail without a file.
 func onlyLimits(stmt *syntax.Stmt) bool {
 	call, ok := stmt.Cmd.(*syntax.CallExpr)
 	if !ok || len(stmt.Redirs) > 0 || stmt.Negated || len(call.Assigns) > 0 || len(call.Args) == 0 {

@@ -6,12 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// isSpace is \s of ECMAScript, and what its trim removes: WhiteSpace and
-// LineTerminator of ECMA-262, parts 12.2 and 12.3.
+// isSpace reports whether r is \s of ECMAScript, which its trim removes: WhiteSpace
+// and LineTerminator of ECMA-262, parts 12.2 and 12.3.
 func isSpace(r rune) bool {
 	switch r {
 	case '\t', '\n', '\v', '\f', '\r', '\u2028', '\u2029', '\ufeff':
@@ -26,9 +24,9 @@ const spaces = `[\t\n\v\f\r\p{Zs}\x{2028}\x{2029}\x{feff}]`
 // limiter is a last `| head` or `| tail` with a number of lines and nothing else.
 var limiter = regexp.MustCompile(`\|` + spaces + `*(head|tail)` + spaces + `+(?:-n` + spaces + `*([0-9]+)|-([0-9]+))` + spaces + `*$`)
 
-// ExtractHeadTail takes a last `| head -n N`, `| head -N`, or the same of tail, off
-// a command, and spaces around what is left. It is an option, and off, because
-// what is left may run longer, and may exit with another code.
+// ExtractHeadTail removes a last `| head -n N`, `| head -N`, or the same of tail, from
+// a command, and the spaces around the rest. It is an option that is off by default:
+// the rest may run longer, and may exit with another code.
 func ExtractHeadTail(command string) (rest string, head, tail *int64) {
 	if m := limiter.FindStringSubmatchIndex(command); m != nil {
 		digits := submatch(command, m, 2) + submatch(command, m, 3)
@@ -53,18 +51,18 @@ func submatch(text string, m []int, n int) string {
 	return text[m[2*n]:m[2*n+1]]
 }
 
-// ApplyHeadTail returns the first head lines of text, and of these the last tail.
-// Nil and 0 are no limit. What follows the last LF counts as a line, also if it is
-// empty. It tells whether something was left out.
-func ApplyHeadTail(text string, head, tail *int64) (kept string, applied bool) {
-	limit := func(lines *int64, truncate func(string, sink.Limits) sink.Cut) {
+// applyHeadTail returns the last tail lines of the first head lines of text. Nil and 0
+// mean all lines. The text after the last LF counts as a line even if it is empty.
+// applied reports whether lines were left out.
+func applyHeadTail(text string, head, tail *int64) (kept string, applied bool) {
+	limit := func(lines *int64, shorten func(string, cutLimits) excerpt) {
 		if lines == nil || *lines <= 0 {
 			return
 		}
-		cut := truncate(text, sink.Limits{Lines: int(min(*lines, math.MaxInt)), Bytes: math.MaxInt})
-		text, applied = cut.Text, applied || cut.Truncation != nil
+		short := shorten(text, cutLimits{Lines: int(min(*lines, math.MaxInt)), Bytes: math.MaxInt})
+		text, applied = short.Text, applied || short.Truncation != nil
 	}
-	limit(head, sink.TruncateHead)
-	limit(tail, sink.TruncateTail)
+	limit(head, cutHead)
+	limit(tail, cutTail)
 	return text, applied
 }

@@ -10,29 +10,18 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// JobStatus is how far a job is.
-type JobStatus string
-
-// Statuses.
-const (
-	JobRunning   JobStatus = "running"
-	JobCompleted JobStatus = "completed"
-	JobFailed    JobStatus = "failed" // also: its command exited with a code other than 0
-	JobCancelled JobStatus = "cancelled"
-)
-
 // Job is what is known of a job.
 type Job struct {
 	ID      string
 	Label   string
-	Status  JobStatus
-	Elapsed time.Duration // so far, or in all
-	Result  string        // of a completed job
-	Error   string        // of a failed one
+	Status  sandbox.JobState // never JobUnknown, which the contract does not have
+	Elapsed time.Duration    // so far, or in all
+	Result  string           // of a completed job
+	Error   string           // of a failed one
 }
 
-// jobType is the only one there is.
-const jobType = "bash"
+// jobType is the only type of jobs.
+const jobType = BashName
 
 // Numbers of the job manager.
 const (
@@ -42,20 +31,20 @@ const (
 	PollUpdate = 500 * time.Millisecond
 
 	defaultPollWait = 30 * time.Second
-	maxFollowUp     = 12_000 // UTF-16 units of a result
+	MaxFollowUp     = 12_000 // UTF-16 units of a result
 	keptFollowUp    = 4_000  // UTF-16 units of one that is longer
 )
 
-// ClampMaxJobs brings async.maxJobs into its range.
-func ClampMaxJobs(n float64) int {
+// clampMaxJobs brings async.maxJobs into its range.
+func clampMaxJobs(n float64) int {
 	if math.IsNaN(n) {
 		return maxJobs
 	}
 	return int(max(1, min(math.Floor(n), maxJobs)))
 }
 
-// PollWait is how long the job tool waits, by async.pollWaitDuration. What is no
-// such duration is the default.
+// PollWait returns how long the job tool waits, by async.pollWaitDuration. A text that
+// is not such a duration means the default.
 func PollWait(text string) time.Duration {
 	switch text {
 	case "5s", "10s", "30s", "1m", "5m":
@@ -80,18 +69,18 @@ func Started(p Plan, jobID, preview string) Result {
 		"Result will be delivered automatically when complete.",
 		"You can use `job` to poll until complete, but prefer to continue with another task in the meanwhile if it's not blocking.")
 	d := p.details()
-	d.Async = &Async{State: JobRunning, JobID: jobID, Type: jobType}
+	d.Async = &Async{State: sandbox.JobRunning, JobID: jobID, Type: jobType}
 	return Result{Text: strings.Join(lines, "\n"), Details: d}
 }
 
-// Update is what is told of a command of contract agent while it runs: the end of
-// its output so far.
+// Update is a report on a command of contract agent while it runs: the end of its
+// output so far.
 type Update struct {
 	Text    string
 	Details UpdateDetails
 }
 
-// UpdateDetails of an update, as JSON: empty for a command that is no job yet.
+// UpdateDetails of an update, as JSON: empty for a command that has not become a job.
 type UpdateDetails struct {
 	TerminalID string `json:"terminalId,omitempty"` // in the client's terminal
 	Async      *Async `json:"async,omitempty"`
@@ -99,15 +88,15 @@ type UpdateDetails struct {
 
 // JobUpdate is the update of a job.
 func JobUpdate(jobID, text string) Update {
-	return Update{Text: text, Details: UpdateDetails{Async: &Async{State: JobRunning, JobID: jobID, Type: jobType}}}
+	return Update{Text: text, Details: UpdateDetails{Async: &Async{State: sandbox.JobRunning, JobID: jobID, Type: jobType}}}
 }
 
-// Finished is how a job of contract agent has ended. Its result's text is
-// delivered, as an error if it has failed.
+// Finished returns a job of contract agent with its result. The text of the result is
+// delivered, as an error if the job has failed.
 func Finished(j Job, r Result) (Job, *Details) {
-	j.Status, j.Result = JobCompleted, r.Text
+	j.Status, j.Result = sandbox.JobCompleted, r.Text
 	if r.IsError {
-		j.Status, j.Result, j.Error = JobFailed, "", r.Text
+		j.Status, j.Result, j.Error = sandbox.JobFailed, "", r.Text
 	}
 	d := Details{}
 	if r.Details != nil {
@@ -141,7 +130,7 @@ func FollowUp(results []Delivery) string {
 }
 
 func (d Delivery) text() string {
-	if utf16Length(d.Text) <= maxFollowUp {
+	if utf16Length(d.Text) <= MaxFollowUp {
 		return d.Text
 	}
 	text := utf16Head(d.Text, keptFollowUp) + "\n\n[Output truncated. Showing first 4,000 characters.]"
@@ -151,7 +140,7 @@ func (d Delivery) text() string {
 	return text
 }
 
-// utf16Length is the length of a text in JavaScript.
+// utf16Length returns the length of a text in JavaScript.
 func utf16Length(text string) int {
 	n := 0
 	for _, r := range text {
@@ -160,7 +149,8 @@ func utf16Length(text string) int {
 	return n
 }
 
-// utf16Head is at most n UTF-16 units from the begin of text, and no half of one.
+// utf16Head returns at most n UTF-16 units from the start of text. It does not split a
+// character.
 func utf16Head(text string, n int) string {
 	for i, r := range text {
 		if n -= max(1, utf16.RuneLen(r)); n < 0 {

@@ -9,19 +9,10 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
-
-// managerRows are about what a job manager and a session do in time; they run
-// where there are those.
-var managerRows = map[string]string{
-	"asy-036": "a job manager's callbacks", "asy-038": "a job manager's cancel", "asy-039": "a job manager's retention",
-	"asy-040": "a job manager's retention", "asy-041": "a job manager's deliveries", "asy-042": "a job manager's end",
-	"asy-043": "a job manager's owners", "asy-044": "a job manager's drain", "asy-045": "a job manager's drain",
-	"asy-047": "when deliveries are joined", "asy-048": "when a delivery prompts",
-	"asy-083": "processes are killed", "asy-085": "a command's standard input",
-}
 
 type asyncRow struct {
 	Settings json.RawMessage `json:"settings"`
@@ -30,54 +21,54 @@ type asyncRow struct {
 	JobCall  json.RawMessage `json:"job_call"`
 	Tools    []string        `json:"tools_available"`
 	Given    []struct {
-		ID      string    `json:"id"`
-		Command string    `json:"command"`
-		Status  JobStatus `json:"status"`
-		Result  string    `json:"resultText"`
-		Error   string    `json:"errorText"`
+		ID      string           `json:"id"`
+		Command string           `json:"command"`
+		Status  sandbox.JobState `json:"status"`
+		Result  string           `json:"resultText"`
+		Error   string           `json:"errorText"`
 	} `json:"given"`
 	Deliveries []struct{ JobID, Result string } `json:"deliveries"`
 
-	Error         *string        `json:"error"`
-	ErrorContains *string        `json:"error_contains"`
-	SecondError   *string        `json:"second_error_contains"`
-	SchemaLacks   []string       `json:"schema_lacks"`
-	TextExact     *string        `json:"text_exact"`
-	TextContains  []string       `json:"text_contains"`
-	TextRegex     *string        `json:"text_regex"`
-	Delivered     *string        `json:"delivered_text_regex"`
-	DeliveredHas  []string       `json:"delivered_text_contains"`
-	UpdateState   JobStatus      `json:"update_details_state"`
-	JobStatus     JobStatus      `json:"job_status"`
-	Updates       map[string]any `json:"updates_details"`
-	Details       map[string]any `json:"details"`
-	Lacks         []string       `json:"details_lacks"`
-	JobIDs        []string       `json:"job_ids"`
-	LabelLength   int            `json:"label_length"`
-	LabelSuffix   string         `json:"label_suffix"`
-	Label         string         `json:"label"`
-	Cases         [][2]*float64  `json:"cases"`
-	JobCount      int            `json:"details_job_count"`
-	Values        map[string]int `json:"values"`
-	Default       string         `json:"default"`
-	UpdateText    *string        `json:"update_text"`
-	IntervalMs    int64          `json:"update_interval_ms"`
-	FollowUp      *string        `json:"followup_exact"`
-	BaseMs        int64          `json:"base_ms"`
-	MaxMs         int64          `json:"max_ms"`
-	JitterMs      int64          `json:"jitter_max_ms"`
-	RetentionMs   int64          `json:"retention_ms"`
-	EndsWith      *string        `json:"file_ends_with"`
-	FileExact     *string        `json:"file_exact"`
-	FileContains  []string       `json:"file_contains"`
+	Error         *string          `json:"error"`
+	ErrorContains *string          `json:"error_contains"`
+	SecondError   *string          `json:"second_error_contains"`
+	SchemaLacks   []string         `json:"schema_lacks"`
+	TextExact     *string          `json:"text_exact"`
+	TextContains  []string         `json:"text_contains"`
+	TextRegex     *string          `json:"text_regex"`
+	Delivered     *string          `json:"delivered_text_regex"`
+	DeliveredHas  []string         `json:"delivered_text_contains"`
+	UpdateState   sandbox.JobState `json:"update_details_state"`
+	JobState      sandbox.JobState `json:"job_status"`
+	Updates       map[string]any   `json:"updates_details"`
+	Details       map[string]any   `json:"details"`
+	Lacks         []string         `json:"details_lacks"`
+	JobIDs        []string         `json:"job_ids"`
+	LabelLength   int              `json:"label_length"`
+	LabelSuffix   string           `json:"label_suffix"`
+	Label         string           `json:"label"`
+	Cases         [][2]*float64    `json:"cases"`
+	JobCount      int              `json:"details_job_count"`
+	Values        map[string]int   `json:"values"`
+	Default       string           `json:"default"`
+	UpdateText    *string          `json:"update_text"`
+	IntervalMs    int64            `json:"update_interval_ms"`
+	FollowUp      *string          `json:"followup_exact"`
+	BaseMs        int64            `json:"base_ms"`
+	MaxMs         int64            `json:"max_ms"`
+	JitterMs      int64            `json:"jitter_max_ms"`
+	RetentionMs   int64            `json:"retention_ms"`
+	EndsWith      *string          `json:"file_ends_with"`
+	FileExact     *string          `json:"file_exact"`
+	FileContains  []string         `json:"file_contains"`
 }
 
 func TestAsyncCorpus(t *testing.T) {
 	t.Parallel()
-	corpus{file: "tool/testdata/async.jsonl", elsewhere: managerRows, ran: 43}.run(t, func(t *testing.T, c corpusRow) {
+	corpus.File{Path: "tool/testdata/async.jsonl", Elsewhere: corpus.ManagerRows, Ran: 43}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r asyncRow
-		c.into(t, &r)
+		c.Into(t, &r)
 		switch {
 		case c.Contract == "C":
 			checkBackground(t, r)
@@ -94,21 +85,21 @@ func TestAsyncCorpus(t *testing.T) {
 // hostOf is the host of a row.
 func hostOf(t *testing.T, r asyncRow) Host {
 	t.Helper()
-	s, err := ParseSettings(r.Settings)
+	s, err := parseSettings(r.Settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Host{Settings: s, Tools: r.Tools, NoJobs: r.Manager != nil && !*r.Manager}
 }
 
-func checkStart(t *testing.T, c corpusRow, r asyncRow) {
+func checkStart(t *testing.T, c corpus.Row, r asyncRow) {
 	t.Helper()
 	if parts, ok := r.Call["command"].(map[string]any); ok {
 		list := parts["concat"].([]any)
 		more := list[1].(map[string]any)
 		r.Call["command"] = list[0].(string) + strings.Repeat(more["repeat"].(string), int(more["count"].(float64)))
 	}
-	p := agentContract{}.Plan(arguments(t, r.Call), hostOf(t, r))
+	p := agentContract{}.Plan(corpus.Arguments(t, r.Call), hostOf(t, r))
 	res, refused := p.Refused()
 	if want := r.Error; want != nil && res.Text != *want || r.ErrorContains != nil && !strings.Contains(res.Text, *r.ErrorContains) {
 		t.Errorf("refused with %q; want %v or %v", res.Text, r.Error, r.ErrorContains)
@@ -167,11 +158,11 @@ func checkStarted(t *testing.T, p Plan, r asyncRow, res Result) {
 			t.Errorf("text %q; want %q in it", res.Text, part)
 		}
 	}
-	if r.Details != nil && !subset(t, res.Details, r.Details) || r.Updates != nil && !subset(t, JobUpdate("bg_1", "1\n").Details, r.Updates) {
+	if r.Details != nil && !corpus.Subset(t, res.Details, r.Details) || r.Updates != nil && !corpus.Subset(t, JobUpdate("bg_1", "1\n").Details, r.Updates) {
 		t.Errorf("details %+v; want %v or %v", res.Details, r.Details, r.Updates)
 	}
 	end := ran(t, "hi\n", success)
-	if r.JobStatus == JobFailed {
+	if r.JobState == sandbox.JobFailed {
 		end = ran(t, "start\n", timeout)
 	}
 	job, d := Finished(Job{ID: "bg_1"}, agentContract{}.Result(p, end))
@@ -184,8 +175,8 @@ func checkStarted(t *testing.T, p Plan, r asyncRow, res Result) {
 			t.Errorf("delivered %q; want %q in it", text, part)
 		}
 	}
-	if r.UpdateState != "" && d.Async.State != r.UpdateState || r.JobStatus != "" && job.Status != r.JobStatus {
-		t.Errorf("states %s and %s; want %s and %s", d.Async.State, job.Status, r.UpdateState, r.JobStatus)
+	if r.UpdateState != "" && d.Async.State != r.UpdateState || r.JobState != "" && job.Status != r.JobState {
+		t.Errorf("states %s and %s; want %s and %s", d.Async.State, job.Status, r.UpdateState, r.JobState)
 	}
 }
 
@@ -201,7 +192,7 @@ func checkJobTool(t *testing.T, r asyncRow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := []Job{{ID: "bg_1", Label: "echo done", Status: JobCompleted, Result: "done"}}
+	jobs := []Job{{ID: "bg_1", Label: "echo done", Status: sandbox.JobCompleted, Result: "done"}}
 	if r.Given != nil || r.TextExact != nil {
 		jobs = nil
 	}
@@ -216,11 +207,11 @@ func checkJobTool(t *testing.T, r asyncRow) {
 			continue
 		}
 		cancels = append(cancels, Cancelled(id, jobs[i], true))
-		jobs[i].Status = JobCancelled
+		jobs[i].Status = sandbox.JobCancelled
 	}
 	shown := call.Shown(jobs)
 	if len(r.Given) == 2 { // the first of two has ended while it was waited for
-		shown[0].Status = JobCompleted
+		shown[0].Status = sandbox.JobCompleted
 	}
 	text, details := call.Report(shown, cancels)
 	if r.Manager != nil && !*r.Manager {
@@ -234,7 +225,7 @@ func checkJobTool(t *testing.T, r asyncRow) {
 			t.Errorf("text %q; want %q in it", text, part)
 		}
 	}
-	if r.Details != nil && !subset(t, details, r.Details) || r.JobCount > 0 && len(details.Jobs) != r.JobCount {
+	if r.Details != nil && !corpus.Subset(t, details, r.Details) || r.JobCount > 0 && len(details.Jobs) != r.JobCount {
 		t.Errorf("details %+v; want %v, or %d jobs", details, r.Details, r.JobCount)
 	}
 	if r.UpdateText != nil && (*r.UpdateText != "" || PollUpdate.Milliseconds() != r.IntervalMs || !call.Watch) {
@@ -265,7 +256,7 @@ func checkJobFacts(t *testing.T, r asyncRow) {
 		if c[0] != nil {
 			raw = json.RawMessage(jsNumber(*c[0]))
 		}
-		s, err := ParseSettings(json.RawMessage(`{"async.maxJobs":` + string(raw) + `}`))
+		s, err := parseSettings(json.RawMessage(`{"async.maxJobs":` + string(raw) + `}`))
 		check(err == nil && s.MaxJobs == int(*c[1]), "async.maxJobs %s is %d, %v; want %v", raw, s.MaxJobs, err, *c[1])
 	}
 	for text, ms := range r.Values {
@@ -298,7 +289,7 @@ func checkJobFacts(t *testing.T, r asyncRow) {
 
 func checkBackground(t *testing.T, r asyncRow) {
 	t.Helper()
-	p := modesContract{}.Plan(arguments(t, r.Call), defaultHost())
+	p := modesContract{}.Plan(corpus.Arguments(t, r.Call), defaultHost())
 	if p.Err != nil || p.Route != Background {
 		t.Fatalf("route %s, error %q; want background", p.Route, errorOf(p))
 	}
@@ -338,7 +329,7 @@ func TestFollowUp(t *testing.T) {
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	seven := 7200.0
-	p := Plan{Command: "make", Timeout: ClampTimeout(&seven, 0)}
+	p := Plan{Command: "make", Timeout: clampTimeout(&seven, 0)}
 	p.Notices = []string{p.Timeout.Notice()}
 	want := "out\n\nTimeout clamped to 3600s (requested 7200s; allowed range 1-3600s).\n\nBackground job bg_4 started: make\n"
 	if got := Started(p, "bg_4", "out\n \n"); !strings.HasPrefix(got.Text, want) || *got.Details.RequestedTimeoutSeconds != 7200 {
@@ -346,14 +337,14 @@ func TestJobs(t *testing.T) {
 	}
 	// A command that fails is a failed job, whose error is its result's text.
 	job, d := Finished(Job{ID: "bg_1"}, agentContract{}.Result(p, ran(t, "no\n", Outcome{Reason: exec.Exited, Code: 2})))
-	if job.Status != JobFailed || job.Result != "" || !strings.HasSuffix(job.Error, "Command exited with code 2") || d.Async.State != JobFailed || *d.ExitCode != 2 {
+	if job.Status != sandbox.JobFailed || job.Result != "" || !strings.HasSuffix(job.Error, "Command exited with code 2") || d.Async.State != sandbox.JobFailed || *d.ExitCode != 2 {
 		t.Errorf("Finished() = %+v, %+v; want it failed", job, d)
 	}
 	call, err := JobTool{}.Parse(json.RawMessage(`{"cancel":["bg_1","bg_1"],"poll":["bg_2"]}`))
 	if err != nil || !slices.Equal(call.Cancel, []string{"bg_1"}) || !call.Watch {
 		t.Errorf("Parse() = %+v, %v", call, err)
 	}
-	text, _ := call.Report(nil, []Cancellation{Cancelled("bg_1", Job{Status: JobFailed}, true)})
+	text, _ := call.Report(nil, []Cancellation{Cancelled("bg_1", Job{Status: sandbox.JobFailed}, true)})
 	if text != "## Cancelled (1)\n\n- Background job bg_1 is already failed." {
 		t.Errorf("Report() = %q", text)
 	}
@@ -368,11 +359,11 @@ func TestJobs(t *testing.T) {
 // A result of several jobs is bounded; one job's own is as long as it is.
 func TestLongReports(t *testing.T) {
 	t.Parallel()
-	long := Job{ID: "bg_1", Label: "make", Status: JobCompleted, Result: strings.Repeat(strings.Repeat("x", 99)+"\n", 511)}
+	long := Job{ID: "bg_1", Label: "make", Status: sandbox.JobCompleted, Result: strings.Repeat(strings.Repeat("x", 99)+"\n", 511)}
 	if text, _ := (JobCall{}).Report([]Job{long}, nil); !strings.Contains(text, long.Result) {
 		t.Errorf("a job's result of %d bytes is shown in %d", len(long.Result), len(text))
 	}
-	last := Job{ID: "bg_9", Label: "last", Status: JobRunning}
+	last := Job{ID: "bg_9", Label: "last", Status: sandbox.JobRunning}
 	text, details := (JobCall{}).Report([]Job{long, long, last}, nil)
 	want := regexp.MustCompile(`(?s)\A## Completed \(2\)\n\n### bg_1 .+\n\[… 62\d lines elided \(6\d\.\dKB\) …\]\n.+- .bg_9. \[bash\] — last\n\n\[Poll fewer jobs at a time to see all of their results.\]\z`)
 	if len(text) > 2*reportEnd+200 || !want.MatchString(text) {

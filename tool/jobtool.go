@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandboxbash/sandboxbash/sink"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// JobTool is the second tool of contract agent: it waits for jobs, and cancels
-// them. It is there while settings let jobs begin.
+// JobTool is the second tool of contract agent: it waits for jobs and cancels them.
+// Agents have it if the settings allow jobs.
 type JobTool struct{}
 
 const jobSchema = `{
@@ -24,21 +24,21 @@ const jobSchema = `{
   "additionalProperties": false
 }`
 
-// Definition is what a model is told of the tool; ok tells whether it is there.
+// Definition describes the tool to a model; ok reports whether agents have it.
 func (JobTool) Definition(s Settings) (d Definition, ok bool) {
 	return Definition{
-		Name: "job", Description: "Wait for background jobs, cancel them, or list them.",
+		Name: JobName, Description: "Wait for background jobs, cancel them, or list them.",
 		InputSchema: json.RawMessage(jobSchema), Strict: true,
 	}, s.Async || s.AutoBackground
 }
 
-// JobCall is what a call of the job tool asks for. Lists are in the caller's order
-// and hold every id once.
+// JobCall is a call of the job tool. Its lists are in the caller's order and hold
+// every id once.
 type JobCall struct {
 	Poll, Cancel []string
 	List         bool
-	// Watch tells whether jobs are waited for: those of Poll or, if that was not
-	// given, all that are running.
+	// Watch is set if the call waits for jobs: for those of Poll or, without Poll, for
+	// all that run.
 	Watch bool
 	All   bool
 }
@@ -65,10 +65,10 @@ func (JobTool) Parse(arguments json.RawMessage) (JobCall, error) {
 		}
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
-		return c, refuse("Invalid job arguments: %s", f.text())
+		return c, Refusef("Invalid job arguments: %s", f.text())
 	}
 	if c.List && len(c.Poll)+len(c.Cancel) > 0 {
-		return c, refuse("`list` cannot be combined with `poll` or `cancel`.")
+		return c, Refusef("`list` cannot be combined with `poll` or `cancel`.")
 	}
 	c.Poll, c.Cancel = unique(c.Poll), unique(c.Cancel)
 	c.All = len(c.Poll) == 0 && len(c.Cancel) == 0
@@ -88,20 +88,20 @@ func unique(list []string) []string {
 	return out
 }
 
-// Cancellation is what became of a cancel.
+// Cancellation is the result of cancelling a job.
 type Cancellation struct {
 	ID     string `json:"id"`
 	Status string `json:"status"` // "cancelled", "not_found" or "already_completed"
 
-	was JobStatus
+	was sandbox.JobState
 }
 
-// Cancelled says what becomes of cancelling a job that is, or is not, known.
+// Cancelled returns the result of cancelling a job, which may be unknown.
 func Cancelled(id string, job Job, known bool) Cancellation {
 	switch {
 	case !known:
 		return Cancellation{ID: id, Status: "not_found"}
-	case job.Status == JobRunning:
+	case job.Status == sandbox.JobRunning:
 		return Cancellation{ID: id, Status: "cancelled"}
 	default:
 		return Cancellation{ID: id, Status: "already_completed", was: job.Status}
@@ -127,28 +127,28 @@ type JobDetails struct {
 
 // JobDetail is one job of them.
 type JobDetail struct {
-	ID         string    `json:"id"`
-	Type       string    `json:"type"`
-	Status     JobStatus `json:"status"`
-	Label      string    `json:"label"`
-	DurationMs int64     `json:"durationMs"`
-	ResultText string    `json:"resultText,omitempty"`
-	ErrorText  string    `json:"errorText,omitempty"`
+	ID         string           `json:"id"`
+	Type       string           `json:"type"`
+	Status     sandbox.JobState `json:"status"`
+	Label      string           `json:"label"`
+	DurationMs int64            `json:"durationMs"`
+	ResultText string           `json:"resultText,omitempty"`
+	ErrorText  string           `json:"errorText,omitempty"`
 }
 
-// NoJobManager is the result where there are no jobs at all.
+// NoJobManager is the result if the settings allow no jobs.
 func (JobTool) NoJobManager() (string, JobDetails) {
 	return "Async execution is disabled; no background jobs are available.", JobDetails{Jobs: []JobDetail{}}
 }
 
-// Shown picks the jobs that a result tells of: those of the call's ids, each once;
-// all that run if it has none; all there are for a list.
+// Shown picks the jobs that the result is about: those with the call's ids, each once;
+// all that run if the call has no ids; all jobs for a list.
 func (c JobCall) Shown(jobs []Job) []Job {
 	if c.List {
 		return jobs
 	}
 	if c.All {
-		return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Status != JobRunning })
+		return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Status != sandbox.JobRunning })
 	}
 	var shown []Job
 	for _, id := range unique(append(slices.Clone(c.Cancel), c.Poll...)) {
@@ -159,8 +159,8 @@ func (c JobCall) Shown(jobs []Job) []Job {
 	return shown
 }
 
-// Report is the result for the jobs that Shown picked, as they are now, and what
-// became of the cancels.
+// Report is the result for the jobs that Shown picked, as they are now, and for the
+// cancellations.
 func (c JobCall) Report(shown []Job, cancels []Cancellation) (string, JobDetails) {
 	d := JobDetails{Jobs: []JobDetail{}, Cancelled: cancels}
 	for _, j := range shown {
@@ -185,15 +185,15 @@ func (c JobCall) Report(shown []Job, cancels []Cancellation) (string, JobDetails
 	}
 	lines = append(append(lines, finishedJobs(shown)...), runningJobs(shown)...)
 	text := strings.TrimRightFunc(strings.Join(lines, "\n"), isSpace)
-	if len(shown) > 1 { // one alone is as long as its command's window lets it be
+	if len(shown) > 1 { // the window of its command bounds a single one
 		text = boundedReport(text)
 	}
 	return text, d
 }
 
-// Bounds of a result that tells of several jobs: up to maxReport bytes it is whole,
-// beyond them so much is shown of its begin and of its end. The numbers are the
-// contract's for results that have no artifact of their own.
+// Bounds of a result about several jobs. Up to maxReport bytes are shown whole; a
+// longer one shows as much of its start and of its end as these say. The numbers are
+// the contract's for results without an artifact.
 const (
 	maxReport      = 50 << 10 // bytes
 	reportEnd      = 20 << 10 // bytes
@@ -204,15 +204,15 @@ func boundedReport(text string) string {
 	if len(text) <= maxReport {
 		return text
 	}
-	cut := sink.TruncateMiddle(text, sink.Limits{Lines: 2 * reportEndLines, Bytes: 2 * reportEnd, HeadLines: reportEndLines, HeadBytes: reportEnd})
-	return cut.Text + "\n\n[Poll fewer jobs at a time to see all of their results.]"
+	short := cutMiddle(text, cutLimits{Lines: 2 * reportEndLines, Bytes: 2 * reportEnd, HeadLines: reportEndLines, HeadBytes: reportEnd})
+	return short.Text + "\n\n[Poll fewer jobs at a time to see all of their results.]"
 }
 
 func finishedJobs(jobs []Job) []string {
 	var lines []string
 	n := 0
 	for _, j := range jobs {
-		if j.Status == JobRunning {
+		if j.Status == sandbox.JobRunning {
 			continue
 		}
 		n++
@@ -234,7 +234,7 @@ func finishedJobs(jobs []Job) []string {
 func runningJobs(jobs []Job) []string {
 	var lines []string
 	for _, j := range jobs {
-		if j.Status == JobRunning {
+		if j.Status == sandbox.JobRunning {
 			lines = append(lines, fmt.Sprintf("- `%s` [%s] — %s", j.ID, jobType, j.Label))
 		}
 	}

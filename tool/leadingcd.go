@@ -2,11 +2,11 @@ package tool
 
 import "strings"
 
-// LeadingCd takes `cd DIR && ` off a command whose working directory was not
-// given. DIR is one word of the shell, on one line, at the very begin; its quotes
-// and escapes are resolved. It is not ok, and the command is left to the shell,
-// where the word has an expansion or where anything else stands before the &&.
-// Patterns, ~ and - in the word are taken as they are.
+// LeadingCd removes `cd DIR && ` from the start of a command whose working directory
+// was not given. DIR is one word of the shell on the first line; its quotes and
+// escapes are resolved. ok is false, and the shell runs the command as it is, if the
+// word has an expansion, or if anything but the word precedes the &&. Patterns, ~
+// and - in the word are taken literally.
 func LeadingCd(command string) (dir, rest string, ok bool) {
 	after, found := strings.CutPrefix(command, "cd")
 	word := strings.TrimLeft(after, blanks)
@@ -26,8 +26,8 @@ func LeadingCd(command string) (dir, rest string, ok bool) {
 
 const blanks = " \t"
 
-// shellWord reads the word that text begins with: what it means, and what follows
-// it. It is not ok if a quote stays open or the line ends inside it.
+// shellWord reads the word at the start of text: its meaning, and the text after it.
+// ok is false if a quote stays open or the line ends inside the word.
 func shellWord(text string) (word, rest string, ok bool) {
 	if strings.HasPrefix(text, "#") {
 		return "", "", false // a comment

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 )
 
 func TestTimeoutCorpus(t *testing.T) {
@@ -28,14 +30,14 @@ func TestTimeoutCorpus(t *testing.T) {
 			Contains  []string `json:"contains"`
 		} `json:"expect"`
 	}
-	corpus{file: "tool/testdata/timeout.jsonl", ran: 32}.run(t, func(t *testing.T, c corpusRow) {
+	corpus.File{Path: "tool/testdata/timeout.jsonl", Ran: 32}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		if c.Kind == "auto_background_wait" {
-			got := AutoBackgroundWait(r.Threshold, Timeout{Seconds: r.Seconds}.Duration())
+			got := autoBackgroundWait(r.Threshold, Timeout{Seconds: r.Seconds}.Duration())
 			if got.Milliseconds() != r.Wait {
-				t.Errorf("AutoBackgroundWait(%v, %vs) = %v; want %d ms", r.Threshold, r.Seconds, got, r.Wait)
+				t.Errorf("autoBackgroundWait(%v, %vs) = %v; want %d ms", r.Threshold, r.Seconds, got, r.Wait)
 			}
 			return
 		}
@@ -46,8 +48,8 @@ func TestTimeoutCorpus(t *testing.T) {
 		if r.Mode != nil {
 			fields["mode"] = *r.Mode
 		}
-		contract := theContract(t, c.Contract)
-		p := contract.Plan(arguments(t, fields), defaultHost())
+		contract := contractOf(t, c.Letter())
+		p := contract.Plan(corpus.Arguments(t, fields), defaultHost())
 		if r.Error != "" {
 			// The words are those of contract modes; for agent only that there are some.
 			if got := errorOf(p); got == "" || c.Contract == "C" && got != r.Error {
@@ -64,7 +66,7 @@ func TestTimeoutCorpus(t *testing.T) {
 		if r.Notice != nil && !slices.Equal(p.Notices, []string{*r.Notice}) || r.Notice == nil && len(p.Notices) > 0 {
 			t.Errorf("notices %q; want %v", p.Notices, r.Notice)
 		}
-		if !subset(t, p.details(), r.Details) {
+		if !corpus.Subset(t, p.details(), r.Details) {
 			t.Errorf("details %+v; want %v", p.details(), r.Details)
 		}
 		res := contract.Result(p, ran(t, "partial\n", timeout))
@@ -93,11 +95,11 @@ func TestEnvCorpus(t *testing.T) {
 		Exact    *string           `json:"stdout_exact"`
 		Withheld bool              `json:"withheld"`
 	}
-	agent := theContract(t, "A")
+	agent := contractOf(t, "A")
 	checks := map[string]func(*testing.T, row){
 		"key": func(t *testing.T, r row) {
 			t.Helper()
-			p := agent.Plan(arguments(t, map[string]any{"command": "true", "env": map[string]string{r.Key: "v"}}), defaultHost())
+			p := agent.Plan(corpus.Arguments(t, map[string]any{"command": "true", "env": map[string]string{r.Key: "v"}}), defaultHost())
 			want := ""
 			if r.Error != nil {
 				want = *r.Error
@@ -111,7 +113,7 @@ func TestEnvCorpus(t *testing.T) {
 		},
 		"behaviour": func(t *testing.T, r row) {
 			t.Helper()
-			p := agent.Plan(arguments(t, map[string]any{"command": r.Command, "env": r.Env}), defaultHost())
+			p := agent.Plan(corpus.Arguments(t, map[string]any{"command": r.Command, "env": r.Env}), defaultHost())
 			out, _, _ := bash(t, p, t.TempDir())
 			switch {
 			case r.Exact != nil && out != *r.Exact, r.Trim != nil && strings.TrimSpace(out) != *r.Trim:
@@ -122,14 +124,14 @@ func TestEnvCorpus(t *testing.T) {
 			t.Helper()
 			h := defaultHost()
 			h.Settings.Interceptor, h.Tools = true, []string{"read"}
-			p := agent.Plan(arguments(t, map[string]any{"command": r.Command, "env": r.Env, "async": true}), h)
+			p := agent.Plan(corpus.Arguments(t, map[string]any{"command": r.Command, "env": r.Env, "async": true}), h)
 			if got := errorOf(p); got != *r.Error {
 				t.Errorf("error %q; want %q", got, *r.Error)
 			}
 		},
 		"non_interactive_default": func(t *testing.T, r row) {
 			t.Helper()
-			p := agent.Plan(arguments(t, map[string]any{"command": "true"}), defaultHost())
+			p := agent.Plan(corpus.Arguments(t, map[string]any{"command": "true"}), defaultHost())
 			if got, ok := p.Env[r.Key]; !ok || got != r.Value {
 				t.Errorf("Env[%q] = %q, %v; want %q", r.Key, got, ok, r.Value)
 			}
@@ -141,10 +143,10 @@ func TestEnvCorpus(t *testing.T) {
 			}
 		},
 	}
-	corpus{file: "sink/testdata/env.jsonl", ran: 67}.run(t, func(t *testing.T, c corpusRow) {
+	corpus.File{Path: "sink/testdata/env.jsonl", Ran: 67}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		checks[c.Kind](t, r)
 	})
 }

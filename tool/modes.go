@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// modesContract is contract modes: one text, and a mode that says how long a
-// command has. Three safety checks stand before it.
+// modesContract is contract modes: one text as the result, and a mode instead of a
+// timeout. Three safety checks look at each command before it runs.
 type modesContract struct{}
 
 // modeTimeouts are the modes, in seconds.
@@ -49,21 +50,22 @@ For complex scripts, write them to a file first and then execute the file.
 
 <pwd>{working_directory}</pwd>`
 
-// Definition implements Contract. Where the host does not know the directory, its
-// place in the description stays empty.
+// Definition implements Contract. If the host does not know the directory, the
+// description has an empty text in its stead.
 func (modesContract) Definition(h Host) Definition {
 	return Definition{
-		Name: "bash", Description: strings.Replace(modesDescription, "{working_directory}", h.Dir, 1),
+		Name: BashName, Description: strings.Replace(modesDescription, "{working_directory}", h.Dir, 1),
 		InputSchema: json.RawMessage(modesSchema), Strict: true,
 	}
 }
 
-// Plan implements Contract: the input, an empty command, the safety checks.
+// Plan implements Contract. It checks the input, then that the command is not empty,
+// then the safety rules.
 func (modesContract) Plan(arguments json.RawMessage, h Host) Plan {
 	p := Plan{Contract: Modes, Route: Foreground}
 	mode, err := p.parseModes(arguments)
 	if f, ok := errors.AsType[*fault](err); ok {
-		return p.fail(refuse("Invalid input: %s", serdeText(f)))
+		return p.fail(Refusef("Invalid input: %s", serdeText(f)))
 	}
 	if err != nil {
 		return p.fail(err)
@@ -74,9 +76,9 @@ func (modesContract) Plan(arguments json.RawMessage, h Host) Plan {
 	}
 	switch {
 	case p.Command == "":
-		return p.fail(refuse("Command cannot be empty"))
+		return p.fail(Refusef("Command cannot be empty"))
 	case strings.IndexByte(p.Command, 0) >= 0:
-		return p.fail(refuse("Failed to spawn process: nul byte found in provided data"))
+		return p.fail(Refusef("Failed to spawn process: nul byte found in provided data"))
 	}
 	p.Original = p.Command
 	check, err := p.checker(h)
@@ -122,7 +124,7 @@ func (m member) variant() (string, error) {
 		return "", f
 	}
 	if _, ok := modeTimeouts[mode]; !ok {
-		return "", refuse("Invalid input: unknown variant `%s`, expected one of `default`, `slow`, `background`", mode)
+		return "", Refusef("Invalid input: unknown variant `%s`, expected one of `default`, `slow`, `background`", mode)
 	}
 	return mode, nil
 }
@@ -169,7 +171,34 @@ func serdeKind(value json.RawMessage) string {
 
 // ModesOutput says what is kept of a command's output for contract modes.
 func ModesOutput() sink.Options {
-	return sink.Options{Streams: sink.Merged, Window: sink.ModesWindow()}
+	return sink.Options{Streams: sink.Merged, Window: modesWindow()}
+}
+
+// modesWindow is what contract modes shows: all of 128 KiB, else the first and the
+// last 4 KiB.
+func modesWindow() sink.Window { return sink.Window{Whole: 128 << 10, Head: 4 << 10, Tail: 4 << 10} }
+
+// modesText is a stream as contract modes writes it, over modesWindow.
+func modesText(s sink.Stream) string {
+	if s.Truncation == nil {
+		return s.Head
+	}
+	return fmt.Sprintf("[output truncated in middle: got %s, max is %s]\n%s\n\n[snip]\n\n%s",
+		humanizeBytes(s.Truncation.TotalBytes), humanizeBytes(int64(modesWindow().Whole)), s.Head, s.Tail)
+}
+
+// humanizeBytes writes a size as contract modes does: 4095B, 195kB, 10MB.
+func humanizeBytes(n int64) string {
+	switch f := float64(n); {
+	case n < 4<<10:
+		return fmt.Sprintf("%dB", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.0fkB", math.Round(f/(1<<10)))
+	case n < 1<<30:
+		return fmt.Sprintf("%.0fMB", math.Round(f/(1<<20)))
+	default:
+		return "more than 1GB"
+	}
 }
 
 // Result implements Contract.
@@ -177,43 +206,43 @@ func (modesContract) Result(p Plan, o Outcome) Result {
 	if r, refused := p.Refused(); refused {
 		return r
 	}
-	output := o.Output.Stdout.ModesText()
+	output := modesText(o.Output.Stdout)
 	failed := func(line string) Result { return Result{Text: line + "\n" + output, IsError: true} }
-	switch o.end() {
-	case ended:
+	switch o.End() {
+	case EndExited:
 		if o.Reason == exec.Exited && o.Code == 0 {
 			return Result{Text: output}
 		}
-		code := -1 // of what a signal has ended
+		code := -1 // a signal has ended it
 		if o.Reason == exec.Exited {
 			code = o.Code
 		}
 		return failed(fmt.Sprintf("[command failed: exit code %d]", code))
-	case timedOut:
+	case EndTimedOut:
 		return failed(fmt.Sprintf("[command timed out after %ss]", jsNumber(p.Timeout.Seconds)))
-	case cancelled:
+	case EndCancelled:
 		return Result{Text: "[command cancelled]", IsError: true}
-	case overLimit:
+	case EndOverLimit:
 		return failed("[command ended: it wrote more than the output limit]")
-	case notStarted:
-		return Result{Text: "Failed to spawn process: " + o.cause(), IsError: true}
+	case EndNotStarted:
+		return Result{Text: "Failed to spawn process: " + o.Cause(), IsError: true}
 	default:
-		return Result{Text: "Command execution failed: " + o.cause(), IsError: true}
+		return Result{Text: "Command execution failed: " + o.Cause(), IsError: true}
 	}
 }
 
-// ModesStarted is what is told of a command in the background: the id of its
-// process, which is that of its group, and where its output goes.
+// ModesStarted is the result for a command in the background: the id of its process,
+// which is that of its group too, and the file that its output goes to.
 func ModesStarted(pid int, file string) Result {
 	return Result{Text: fmt.Sprintf("<pid>%d</pid>\n<output_file>%s</output_file>\n<reminder>To stop: kill -9 -%d</reminder>", pid, file, pid)}
 }
 
-// ModesNotStarted is what is told if a background command could not be started.
+// ModesNotStarted is the result if a background command could not be started.
 func ModesNotStarted(err error) Result {
-	return Result{Text: "Failed to start background process: " + Outcome{Err: err}.cause(), IsError: true}
+	return Result{Text: "Failed to start background process: " + Outcome{Err: err}.Cause(), IsError: true}
 }
 
-// ModesNoFile is what is told if there is no file for the output.
+// ModesNoFile is the result if there is no file for the output.
 func ModesNoFile(err error) Result {
 	return Result{Text: fmt.Sprintf("Failed to create output file: %v", err), IsError: true}
 }

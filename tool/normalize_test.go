@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 )
 
 func TestNormalizeCorpus(t *testing.T) {
@@ -46,7 +48,7 @@ func TestNormalizeCorpus(t *testing.T) {
 			set(&h.Settings)
 		}
 		var p Plan
-		in, err := parseAgent(arguments(t, fields))
+		in, err := parseAgent(corpus.Arguments(t, fields))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +80,8 @@ func TestNormalizeCorpus(t *testing.T) {
 		},
 		"apply": func(t *testing.T, r row) {
 			t.Helper()
-			if text, applied := ApplyHeadTail(r.Text, r.Head, r.Tail); text != r.OutText || applied != r.Applied {
-				t.Errorf("ApplyHeadTail(%q, %v, %v) = %q, %v; want %q, %v", r.Text, r.Head, r.Tail, text, applied, r.OutText, r.Applied)
+			if text, applied := applyHeadTail(r.Text, r.Head, r.Tail); text != r.OutText || applied != r.Applied {
+				t.Errorf("applyHeadTail(%q, %v, %v) = %q, %v; want %q, %v", r.Text, r.Head, r.Tail, text, applied, r.OutText, r.Applied)
 			}
 		},
 		"merge": func(t *testing.T, r row) {
@@ -98,11 +100,11 @@ func TestNormalizeCorpus(t *testing.T) {
 	}
 	// The rows of tier version are of the tokenizer that came later, by their field
 	// recommended, and of the option to strip.
-	none := func(corpusRow) bool { return false }
-	corpus{file: "tool/testdata/normalize.jsonl", ran: 114, leave: none}.run(t, func(t *testing.T, c corpusRow) {
+	none := func(corpus.Row) bool { return false }
+	corpus.File{Path: "tool/testdata/normalize.jsonl", Ran: 114, Leave: none}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		checks[c.Kind](t, r)
 	})
 }

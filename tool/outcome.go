@@ -9,8 +9,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Outcome is what became of a plan, whoever ran it: a session, a terminal of it, or
-// the client's own terminal. It has a Reason or an Err.
+// Outcome is how a plan ended that a session, one of its terminals, or the client's
+// own terminal has run. It has a Reason or an Err.
 type Outcome struct {
 	Reason  exec.Reason
 	Code    int           // of exec.Exited
@@ -18,8 +18,8 @@ type Outcome struct {
 	Elapsed time.Duration // from the start to the end
 	// Output is what is kept of the output, by AgentOutput or ModesOutput.
 	Output sink.Output
-	Plain  *PlainStreams // instead of Output, for contract plain; nil is no output
-	// Err is why there is no reason: an *exec.Error says whether it may have run.
+	Plain  *PlainStreams // instead of Output, for contract plain; nil: the command has written nothing
+	// Err is why there is no Reason: an *exec.Error says whether the command may have run.
 	Err error
 
 	Aborted  bool    // the caller itself has cancelled
@@ -34,15 +34,17 @@ type Client struct {
 	Truncated bool // the client did not give all of the output
 }
 
-// RunInfo is what else is known of a run. It is off the model's path.
+// RunInfo is what else is known of a run. The model does not see it.
 type RunInfo struct {
 	CPUMs       int64  `json:"cpuMs,omitempty"`
 	MaxRSSBytes int64  `json:"maxRssBytes,omitempty"`
 	Background  int    `json:"background,omitempty"` // processes that live on
 	Killed      string `json:"killed,omitempty"`     // how far the kill had to go
 	Where       string `json:"where,omitempty"`      // "client": not in the session
-	// Receipt is what the kernel says of it; nil of what did not run in the session or
-	// has not ended.
+	// Full lists the paths that had no room left when it failed.
+	Full []sandbox.Full `json:"full,omitempty"`
+	// Receipt is the kernel's account of it; nil if the command did not run in the
+	// session or has not ended.
 	Receipt *sandbox.Receipt `json:"receipt,omitempty"`
 	// StateLost is why the exported variables and functions of the shell are gone.
 	StateLost string `json:"stateLost,omitempty"`
@@ -68,59 +70,55 @@ func (o Outcome) exitCode() (code int, ok bool) {
 	}
 }
 
-// end is how a plan ended, as far as the texts of the contracts tell it apart.
-type end int
+// End is how a plan ended, as far as the contracts have different texts for it.
+type End int
 
+// Ends.
 const (
-	ended      end = iota // there is an exit code
-	timedOut              // ended at its deadline
-	cancelled             // ended by the caller, or by the program's own end
-	overLimit             // ended because it wrote too much
-	notStarted            // nothing has run
-	unknownEnd            // it may have run, and nobody knows how it ended
+	EndExited     End = iota // there is an exit code
+	EndTimedOut              // ended at its deadline
+	EndCancelled             // ended by the caller, or by the program's own end
+	EndOverLimit             // ended because it wrote too much
+	EndNotStarted            // nothing has run
+	EndUnknown               // it may have run, and its end is not known
 )
 
-func (o Outcome) end() end {
-	if e, ok := errors.AsType[*exec.Error](o.Err); ok {
-		switch {
-		case e.Cause == exec.CauseCancelled:
-			return cancelled
-		case e.Outcome == exec.NotStarted:
-			return notStarted
-		}
-		return unknownEnd
-	}
+// End says how the plan ended.
+func (o Outcome) End() End {
 	if o.Err != nil {
-		return notStarted
+		switch j := sandbox.Judge(o.Err); {
+		case j.Fault == sandbox.FaultCaller:
+			return EndCancelled
+		case j.Outcome == exec.NotStarted:
+			return EndNotStarted
+		}
+		return EndUnknown
 	}
 	switch o.Reason {
 	case exec.TimedOut:
-		return timedOut
+		return EndTimedOut
 	case exec.Cancelled:
-		return cancelled
+		return EndCancelled
 	case exec.OutputLimit:
-		return overLimit
+		return EndOverLimit
 	case exec.Exited, exec.Signalled, exec.OOMKilled:
-		return ended
+		return EndExited
 	default:
-		return unknownEnd
+		return EndUnknown
 	}
 }
 
-// cause is the words of the error, without those that are for programs.
-func (o Outcome) cause() string {
-	if e, ok := errors.AsType[*exec.Error](o.Err); ok && e.Err != nil {
-		return e.Err.Error()
-	}
+// Cause is the text of the error, without the words that are for programs.
+func (o Outcome) Cause() string {
 	if o.Err == nil {
-		return "nobody knows how it ended"
+		return "its end is not known"
 	}
-	return o.Err.Error()
+	return sandbox.Judge(o.Err).Message
 }
 
-// ClientExit makes an outcome of what a client says of the end of its terminal's
-// command. Any signal is taken for SIGKILL; neither of the two means that nobody
-// knows.
+// ClientExit returns the outcome of a command in the client's terminal. Any signal
+// counts as SIGKILL. If the client gives neither a code nor a signal, the end is not
+// known.
 func ClientExit(code *int, signal string) Outcome {
 	switch {
 	case code != nil:

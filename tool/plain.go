@@ -13,7 +13,7 @@ import (
 // out. Its environment, directory and permissions are the session's.
 type plainContract struct{}
 
-// plainTimeout is what every command has.
+// plainTimeout is the timeout of every command.
 const plainTimeout = 30 // seconds
 
 const plainSchema = `{
@@ -36,7 +36,7 @@ const plainOutputSchema = `{
   "additionalProperties": false
 }`
 
-// PlainOutput is a result: an error, or what a command has written and its code. A
+// PlainOutput is a result: an error, or the output of a command and its code. A
 // command that is not found or may not be executed has both.
 type PlainOutput struct {
 	Stdout   *string `json:"stdout,omitempty"`
@@ -48,12 +48,12 @@ type PlainOutput struct {
 // Definition implements Contract.
 func (plainContract) Definition(Host) Definition {
 	return Definition{
-		Name: "bash", Description: "Execute a bash command and return stdout/stderr",
+		Name: BashName, Description: "Execute a bash command and return stdout/stderr",
 		InputSchema: json.RawMessage(plainSchema), OutputSchema: json.RawMessage(plainOutputSchema), Strict: true,
 	}
 }
 
-// Plan implements Contract. Other arguments than the command are not looked at.
+// Plan implements Contract. It ignores all arguments but the command.
 func (plainContract) Plan(arguments json.RawMessage, h Host) Plan {
 	p := Plan{Contract: Plain, Route: Foreground, Timeout: Timeout{Seconds: plainTimeout}}
 	members, err := parseObject(arguments)
@@ -68,13 +68,13 @@ func (plainContract) Plan(arguments json.RawMessage, h Host) Plan {
 		err = &fault{what: missing, field: "command"}
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
-		return p.fail(refuse("Invalid input: %s", f.text()))
+		return p.fail(Refusef("Invalid input: %s", f.text()))
 	}
 	switch {
 	case p.Command == "":
-		return p.fail(refuse("Command cannot be empty"))
+		return p.fail(Refusef("Command cannot be empty"))
 	case strings.IndexByte(p.Command, 0) >= 0:
-		return p.fail(refuse("Invalid input: command has a NUL character at offset %d", strings.IndexByte(p.Command, 0)))
+		return p.fail(Refusef("Invalid input: command has a NUL character at offset %d", strings.IndexByte(p.Command, 0)))
 	}
 	p.Original = p.Command
 	check, err := p.checker(h)
@@ -85,18 +85,18 @@ func (plainContract) Plan(arguments json.RawMessage, h Host) Plan {
 	return p
 }
 
-// PlainStreams keeps what contract plain shows: the begin of each stream, byte for
-// byte as it was written, secrets aside. The zero value is empty.
+// PlainStreams keeps what contract plain shows: the start of each stream, byte for
+// byte as the command wrote it, with secrets masked. The zero value is empty.
 type PlainStreams struct{ stdout, stderr plainStream }
 
-// Options give the output to s.
+// Options are for a sink whose output goes to s.
 func (s *PlainStreams) Options() sink.Options {
 	return sink.Options{
-		Streams: sink.Split, Window: sink.PlainWindow(), LiveStdout: &s.stdout, LiveStderr: &s.stderr,
+		Streams: sink.Split, Window: sink.Head(plainMost), LiveStdout: &s.stdout, LiveStderr: &s.stderr,
 	}
 }
 
-// plainMost is how many bytes are kept of a stream; what is beyond is counted.
+// plainMost is how many bytes of a stream are kept; the others are counted.
 const plainMost = 1 << 20
 
 type plainStream struct {
@@ -123,16 +123,16 @@ func (plainContract) Result(p Plan, o Outcome) Result {
 	if r, refused := p.Refused(); refused {
 		return r
 	}
-	switch o.end() {
-	case ended:
-	case timedOut:
-		return plainError(p.Timeout.Message())
-	case cancelled:
-		return plainError("Command cancelled")
-	case overLimit:
-		return plainError("Command wrote more than the output limit")
-	case notStarted, unknownEnd:
-		return plainError(o.cause())
+	switch o.End() {
+	case EndExited:
+	case EndTimedOut:
+		return PlainError(p.Timeout.Message())
+	case EndCancelled:
+		return PlainError("Command cancelled")
+	case EndOverLimit:
+		return PlainError("Command wrote more than the output limit")
+	case EndNotStarted, EndUnknown:
+		return PlainError(o.Cause())
 	}
 	code, _ := o.exitCode()
 	if o.Plain == nil {
@@ -146,14 +146,15 @@ func (plainContract) Result(p Plan, o Outcome) Result {
 	return Result{Text: out.text(), Plain: out}
 }
 
-// Codes with which a shell says that there was no command to run: 2.8.2 of the
-// Shell Command Language, POSIX.1.
+// Exit codes of a shell that found no command to run: 2.8.2 of the Shell Command
+// Language, POSIX.1.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-func plainError(text string) Result {
+// PlainError is the result of contract plain for a call that has run no command.
+func PlainError(text string) Result {
 	out := &PlainOutput{Error: text}
 	return Result{Text: out.text(), IsError: true, Plain: out}
 }
@@ -166,8 +167,8 @@ func (o PlainOutput) text() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// PlainLog is the entry of the log for a command that was run: the command, its
-// exit code and the size of its output, but nothing of it.
+// PlainLog returns the log entry of a command that has run: the command, its exit code
+// and the size of its output, but not the output.
 func PlainLog(p Plan, o Outcome) []slog.Attr {
 	attrs := []slog.Attr{slog.String("command", p.Command)}
 	if code, ok := o.exitCode(); ok {

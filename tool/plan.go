@@ -19,7 +19,7 @@ const (
 	Managed    Route = "managed"    // in the foreground for Plan.Wait, then a job
 )
 
-// Plan is what a call would run, or why it would not.
+// Plan is what a call would run, or why it runs nothing.
 type Plan struct {
 	Contract Name
 	Original string // the command as the agent wrote it
@@ -27,22 +27,22 @@ type Plan struct {
 	Dir      string // working directory; "" is the session's
 	Head     *int64 // of the result's text
 	Tail     *int64
-	// Env is the variables that the contract sets, above the session's own.
+	// Env holds the variables that the contract sets; they override the session's.
 	Env     Env
 	Timeout Timeout
 	Route   Route
 	Wait    time.Duration // of Managed
-	// Notices are for the model, beside the output.
+	// Notices are for the model, along with the output.
 	Notices    []string
 	Expansions []Expansion
 
-	// Denial says that the policy refuses the command, and Err that the call makes no
-	// sense. Nothing runs if one of them is set.
+	// Denial is set if the policy refuses the command, and Err if the call is invalid.
+	// Nothing runs if one of them is set.
 	Denial *Denial
 	Err    *Error
-	// Decided is what the policy has decided; the zero value if it was not asked.
+	// Decided is the policy's decision; the zero value if the policy was not asked.
 	Decided policy.Decision
-	// Warnings are for whoever configures the program.
+	// Warnings are for the user who configures the program.
 	Warnings []string
 }
 
@@ -55,7 +55,7 @@ type Denial struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused tells whether nothing runs, and with what result.
+// Refused reports whether nothing runs, and returns the result if so.
 func (p Plan) Refused() (Result, bool) {
 	var text string
 	switch {
@@ -67,7 +67,7 @@ func (p Plan) Refused() (Result, bool) {
 		return Result{}, false
 	}
 	if p.Contract == Plain {
-		return plainError(text), true
+		return PlainError(text), true
 	}
 	r := Result{Text: text, IsError: true}
 	if p.Contract == Agent {
@@ -76,9 +76,9 @@ func (p Plan) Refused() (Result, bool) {
 	return r, true
 }
 
-// Script is what a session is to run: the command, behind a prefix if there is one.
-// An empty command does nothing and succeeds, as it does for bash -c; a session
-// would refuse it.
+// Script returns what a session runs: the command, after the prefix if there is one.
+// An empty command becomes one that does nothing and succeeds, as with bash -c; a
+// session would refuse it.
 func (p Plan) Script(prefix string) string {
 	switch {
 	case prefix != "":
@@ -103,7 +103,7 @@ type PlanRow struct {
 	Expansions     []Expansion `json:"expansions,omitempty"`
 }
 
-// ErrorRow is the row for what there is no plan for.
+// ErrorRow is the row for a call that has no plan.
 func ErrorRow(text string) PlanRow {
 	return PlanRow{Env: Env{}, Notices: []string{}, Error: &text}
 }
@@ -129,10 +129,10 @@ func (p Plan) Row() PlanRow {
 	return row
 }
 
-// fail makes the plan one that is refused. Errors that no contract words are those
-// of the host, in its own words.
+// fail makes the plan one that is refused. An error that is not an *Error comes from
+// the host, and keeps its text.
 func (p Plan) fail(err error) Plan {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // ours are never wrapped: their text is exact
+	if e, ok := err.(*Error); ok { //nolint:errorlint // an *Error is never wrapped: its text is exact
 		p.Err = e
 	} else {
 		p.Err = &Error{Text: err.Error()}
@@ -140,14 +140,11 @@ func (p Plan) fail(err error) Plan {
 	return p
 }
 
-// decide asks the policy.
-func (p *Plan) decide(check Checker) {
-	if check == nil {
-		return
-	}
-	d := check.Check(policy.Input{Script: p.Command, Original: p.Original})
+// decide asks rules, which may be nil, whether the command may run.
+func (p *Plan) decide(rules policy.Checker) {
+	d, err := policy.Admit(rules, policy.Input{Script: p.Command, Original: p.Original})
 	p.Decided = d
-	if d.Blocked {
+	if err != nil {
 		p.Denial = &Denial{Message: d.Message, Rule: d.Rule, Layer: string(d.Layer), Tool: d.Tool, Reason: d.Reason}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
@@ -25,20 +26,20 @@ func TestInterceptorCorpus(t *testing.T) {
 		Tool     *string         `json:"suggested_tool"`
 		Contains []string        `json:"message_contains"`
 	}
-	corpus{file: "policy/testdata/interceptor.jsonl", ran: 112}.run(t, func(t *testing.T, c corpusRow) {
+	corpus.File{Path: "policy/testdata/interceptor.jsonl", Ran: 112}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		settings := map[string]any{"bashInterceptor.enabled": r.Enabled == nil || *r.Enabled}
 		if string(r.Rules) != `"default"` && len(r.Rules) > 0 {
 			settings["bashInterceptor.patterns"] = r.Rules
 		}
-		s, err := ParseSettings(arguments(t, settings))
+		s, err := parseSettings(corpus.Arguments(t, settings))
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := Host{Settings: s, Tools: r.Tools, URLs: URLs{Skills: []Skill{{Name: "x", Dir: "/x"}}}}
-		p := agentContract{}.Plan(arguments(t, map[string]any{"command": r.Command}), h)
+		p := agentContract{}.Plan(corpus.Arguments(t, map[string]any{"command": r.Command}), h)
 		if (p.Denial != nil) != r.Blocked {
 			t.Fatalf("denial %+v, error %q; want blocked %v", p.Denial, errorOf(p), r.Blocked)
 		}
@@ -69,12 +70,12 @@ func TestSafetyCorpus(t *testing.T) {
 	}
 	// Rows of tier may are a choice of package policy, and an empty command is
 	// refused before it is looked at.
-	leave := func(c corpusRow) bool { return c.Tier == "may" || strings.Contains(string(c.raw), `"command":""`) }
-	corpus{file: "policy/testdata/safety.jsonl", leave: leave, ran: 196}.run(t, func(t *testing.T, c corpusRow) {
+	leave := func(c corpus.Row) bool { return c.Tier == "may" || strings.Contains(string(c.Raw), `"command":""`) }
+	corpus.File{Path: "policy/testdata/safety.jsonl", Leave: leave, Ran: 196}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
-		fields := arguments(t, map[string]any{"command": r.Command})
+		c.Into(t, &r)
+		fields := corpus.Arguments(t, map[string]any{"command": r.Command})
 		p := modesContract{}.Plan(fields, defaultHost())
 		if (p.Denial != nil) != r.Blocked {
 			t.Fatalf("denial %+v, error %q; want blocked %v", p.Denial, errorOf(p), r.Blocked)
@@ -111,7 +112,7 @@ func TestAgentOrder(t *testing.T) {
 	h := Host{Settings: DefaultSettings(), Policy: d, NoJobs: true, Dir: "/workspace"}
 	step := func(want string) Plan {
 		t.Helper()
-		p := agentContract{}.Plan(arguments(t, all), h)
+		p := agentContract{}.Plan(corpus.Arguments(t, all), h)
 		if res, _ := p.Refused(); res.Text != want {
 			t.Errorf("refused with %q; want %q", res.Text, want)
 		}
@@ -151,7 +152,7 @@ func TestRoutes(t *testing.T) {
 		{"plain", func(*Host) {}, false, Foreground, 0},
 		{"client", func(h *Host) { h.Terminal = true }, false, InClient, 0},
 		{"terminal before client", func(h *Host) { h.Terminal, h.UI = true, true }, true, Terminal, 0},
-		{"nobody to use a terminal", func(h *Host) { h.Terminal = true }, true, Foreground, 0},
+		{"no user interface for a terminal", func(h *Host) { h.Terminal = true }, true, Foreground, 0},
 		{"PI_NO_PTY", func(h *Host) { h.UI, h.NoPTY = true, true }, true, Foreground, 0},
 		{"managed", func(h *Host) { h.Settings.AutoBackground, h.Terminal = true, true }, false, Managed, time.Minute},
 		{"at once", func(h *Host) { h.Settings.AutoBackground, h.Settings.ThresholdMs = true, -5 }, false, Managed, 0},
@@ -159,7 +160,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		h := defaultHost()
 		test.set(&h)
-		p := agentContract{}.Plan(arguments(t, map[string]any{"command": "x", "pty": test.pty}), h)
+		p := agentContract{}.Plan(corpus.Arguments(t, map[string]any{"command": "x", "pty": test.pty}), h)
 		if p.Route != test.route || p.Wait != test.wait {
 			t.Errorf("%s: route %s, wait %v; want %s, %v", test.name, p.Route, p.Wait, test.route, test.wait)
 		}
@@ -175,12 +176,12 @@ func TestPlace(t *testing.T) {
 	h.Place = func(e Expansion) (string, error) {
 		asked = append(asked, e.Field+" "+e.Name+" "+e.Path)
 		if strings.HasSuffix(e.Path, "big") {
-			return "", refuse("%s is larger than 256 MiB", e.URL)
+			return "", Refusef("%s is larger than 256 MiB", e.URL)
 		}
 		return "/in" + e.Path, nil
 	}
 	fields := map[string]any{"command": "é skill://s/a 'skill://s/b'", "env": map[string]string{"V": "skill://s/c"}, "cwd": "skill://s/d"}
-	p := agentContract{}.Plan(arguments(t, fields), h)
+	p := agentContract{}.Plan(corpus.Arguments(t, fields), h)
 	if p.Command != "é '/in/skills/s/a' '/in/skills/s/b'" || p.Env["V"] != "/in/skills/s/c" || p.Dir != "/in/skills/s/d" {
 		t.Errorf("plan %q, %q, %q", p.Command, p.Env["V"], p.Dir)
 	}
@@ -193,16 +194,16 @@ func TestPlace(t *testing.T) {
 		t.Errorf("expansions %+v (-want +got):\n%s", p.Expansions, diff)
 	}
 	fields["command"] = "cat skill://s/big"
-	if p := (agentContract{}).Plan(arguments(t, fields), h); errorOf(p) != "skill://s/big is larger than 256 MiB" {
+	if p := (agentContract{}).Plan(corpus.Arguments(t, fields), h); errorOf(p) != "skill://s/big is larger than 256 MiB" {
 		t.Errorf("error %q", errorOf(p))
 	}
 	h.Place = func(Expansion) (string, error) { return "", errors.New("no session") }
-	if p := (agentContract{}).Plan(arguments(t, fields), h); errorOf(p) != "no session" {
+	if p := (agentContract{}).Plan(corpus.Arguments(t, fields), h); errorOf(p) != "no session" {
 		t.Errorf("error %q", errorOf(p))
 	}
 	// A refused command has nothing copied for it.
 	h.Policy, asked = &denyAll{}, nil
-	agentContract{}.Plan(arguments(t, fields), h)
+	agentContract{}.Plan(corpus.Arguments(t, fields), h)
 	if asked != nil {
 		t.Errorf("places asked for: %q; want none", asked)
 	}
@@ -246,8 +247,8 @@ func TestClampTimeout(t *testing.T) {
 		{number(1e-7), 0, 1, "Timeout clamped to 1s (requested 1e-7s; allowed range 1-3600s)."},
 		{number(3600), 9999, 3600, ""},
 	} {
-		if got := ClampTimeout(test.requested, test.ceiling); got.Seconds != test.want || got.Notice() != test.notice {
-			t.Errorf("ClampTimeout(%v, %v) = %v, %q; want %v, %q", test.requested, test.ceiling, got.Seconds, got.Notice(), test.want, test.notice)
+		if got := clampTimeout(test.requested, test.ceiling); got.Seconds != test.want || got.Notice() != test.notice {
+			t.Errorf("clampTimeout(%v, %v) = %v, %q; want %v, %q", test.requested, test.ceiling, got.Seconds, got.Notice(), test.want, test.notice)
 		}
 	}
 	if got := (Timeout{Seconds: 2.5}).Message(); got != "Command timed out after 3 seconds" {
@@ -264,8 +265,8 @@ func TestEnvironment(t *testing.T) {
 		"BASH_ENV": false, "ENV": false, "IFS": false, "SHELLOPTS": false, "BASH_VERSINFO": false, "PS1": false, "_": false,
 		"PATH": true, "HOME": true, "PS3": true, "BASHFUL": true, "LANG": true,
 	} {
-		if Heard(name) != want {
-			t.Errorf("Heard(%s) = %v; want %v", name, !want, want)
+		if heeded(name) != want {
+			t.Errorf("heeded(%s) = %v; want %v", name, !want, want)
 		}
 	}
 	if got := (Env{"B": "2", "A": "x=y"}).List(); len(got) != 2 || got[0] != "A=x=y" || got[1] != "B=2" {
@@ -314,12 +315,12 @@ func TestResolveDir(t *testing.T) {
 		{"file:///%zz", "error: Working directory is not a local file URL: file:///%zz"},
 		{"agent://x", "error: Working directory is an internal URL that was not resolved: agent://x"},
 	} {
-		got, err := ResolveDir(test.text, "/s", "/home/u")
+		got, err := resolveDir(test.text, "/s", "/home/u")
 		if err != nil {
 			got = "error: " + err.Error()
 		}
 		if got != test.want {
-			t.Errorf("ResolveDir(%q) = %q; want %q", test.text, got, test.want)
+			t.Errorf("resolveDir(%q) = %q; want %q", test.text, got, test.want)
 		}
 	}
 }

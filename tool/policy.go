@@ -2,10 +2,10 @@ package tool
 
 import "github.com/sandboxbash/sandboxbash/policy"
 
-// NewPolicy returns what decides for a contract where a host has nothing else: for
-// agent the interceptor, if it is on, with the rules whose tools the agent has; for
-// modes its three safety checks. It is nil if there is nothing that it could
-// refuse. The warnings tell of rules that are left out.
+// NewPolicy returns the policy of a contract for a host without a policy of its own.
+// For agent it is the interceptor, if that is on, with the rules whose tools the agent
+// has; for modes it is the three safety checks. It is nil if it could refuse nothing.
+// The warnings are about rules that are left out.
 func NewPolicy(contract Name, s Settings, tools []string) (*policy.Policy, []policy.Warning, error) {
 	opts := policy.Options{Tools: tools, Match: s.Match}
 	switch {
@@ -22,8 +22,9 @@ func NewPolicy(contract Name, s Settings, tools []string) (*policy.Policy, []pol
 	return policy.New(opts)
 }
 
-// checker is the host's policy, or the contract's own; nil if there is none.
-func (p *Plan) checker(h Host) (Checker, error) {
+// checker returns the host's policy or, without one, the contract's own; nil if there
+// is none.
+func (p *Plan) checker(h Host) (policy.Checker, error) {
 	if h.Policy != nil {
 		return h.Policy, nil
 	}

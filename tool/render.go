@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Surface is who looks at a command.
+// Surface is the place where a command is shown.
 type Surface int
 
 // Surfaces.
@@ -30,11 +30,11 @@ const (
 // View says how a command is to be shown.
 type View struct {
 	Surface  Surface
-	Expanded bool // all that there is
+	Expanded bool // show all of the output
 	Columns  int  // of the screen; 0 is 80
 }
 
-// Shown is a command and what is known of it now.
+// Shown is a command with what is known of it now.
 type Shown struct {
 	Command        string
 	Output         string // safe to show
@@ -46,9 +46,8 @@ type Shown struct {
 	Truncation     *sink.Truncation // with the artifact's id, if there is one
 }
 
-// Render is a command as text for a person: its first line, the output or the end
-// of it, a warning if something of it is not there, and how it stands. It ends
-// with a LF.
+// Render returns a command as text for a person: its first line, its output or the end
+// of that, a warning if output is missing, and its state. The text ends with a LF.
 func Render(s Shown, v View) string {
 	if v.Columns <= 0 {
 		v.Columns = 80
@@ -75,7 +74,7 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-// outputLines are the lines to show, and how many before them are not shown.
+// outputLines returns the lines to show, and how many lines before them are hidden.
 func outputLines(output string, v View) (lines []string, left int) {
 	output = strings.TrimSuffix(output, "\n")
 	if output == "" {
@@ -101,7 +100,7 @@ func outputLines(output string, v View) (lines []string, left int) {
 
 // clampLine cuts a line at 4,000 characters.
 func clampLine(line string) string {
-	text, cut := sink.TruncateLine(line, maxLineChars)
+	text, cut := cutLine(line, maxLineChars)
 	if !cut {
 		return line
 	}
@@ -120,7 +119,7 @@ func wrap(line string, columns int) []string {
 	return append(lines, string(runes))
 }
 
-// warning says what of the output is not there, and where it is.
+// warning says which output is missing, and where it is kept.
 func (s Shown) warning() string {
 	t := s.Truncation
 	if t == nil {
@@ -141,7 +140,7 @@ func (s Shown) warning() string {
 	return "[Truncated: " + strings.Join(parts, "; ") + "]"
 }
 
-// footer says how the command stands.
+// footer says in which state the command is.
 func (s Shown) footer() string {
 	var parts []string
 	switch {

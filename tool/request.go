@@ -10,7 +10,7 @@ import (
 //
 //	{"contract", "arguments", "settings"?, "toolNames"?, "context"?, "id"?}
 //
-// Without a context nobody knows what internal URLs stand for, and a plan leaves
+// Without a context it is not known what internal URLs stand for, and a plan leaves
 // them as they are.
 type Request struct {
 	ID        json.RawMessage // anything; nil if there is none
@@ -19,13 +19,13 @@ type Request struct {
 	Host      Host // by settings, tool names and context
 }
 
-// NewRequest asks for the plan of a call of which nothing else is known.
+// NewRequest returns a request for the plan of a call, with nothing known besides.
 func NewRequest(arguments json.RawMessage) Request {
 	return Request{Arguments: arguments, Host: Host{Settings: DefaultSettings(), URLs: URLs{Unknown: true}}}
 }
 
-// ParseRequest reads a request. What is wrong with the arguments is no error here:
-// it is for the contract to say. The ID is set if it could be read at all.
+// ParseRequest reads a request. It does not check the arguments: the contract does.
+// The ID is set whenever it can be read, even along with an error.
 func ParseRequest(raw json.RawMessage) (Request, error) {
 	r := NewRequest(nil)
 	members, err := parseObject(raw)
@@ -48,7 +48,7 @@ func ParseRequest(raw json.RawMessage) (Request, error) {
 		case m.name == "toolNames" && !absent:
 			r.Host.Tools, err = m.texts()
 		case m.name == "settings" && !absent:
-			r.Host.Settings, err = ParseSettings(m.value)
+			r.Host.Settings, err = parseSettings(m.value)
 		case m.name == "context" && !absent:
 			err = r.know(m.value)
 		case m.name == "contract", m.name == "toolNames", m.name == "settings", m.name == "context":
@@ -66,14 +66,14 @@ func ParseRequest(raw json.RawMessage) (Request, error) {
 }
 
 func (r *Request) know(context json.RawMessage) error {
-	c, err := ParseContext(context)
+	c, err := parseContext(context)
 	if err == nil {
 		c.Apply(&r.Host)
 	}
 	return err
 }
 
-// Plan is the plan that is asked for, under a contract for where none was named.
+// Plan returns the plan. The contract is used if the request names none.
 func (r Request) Plan(contract string) (Plan, error) {
 	if r.Contract != "" {
 		contract = r.Contract

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Roots resolves the URLs of a host's own files. A field that is zero is something
-// that the host has none of.
+// Roots resolves URLs to a host's own files. The host has nothing of what a zero field
+// stands for.
 type Roots struct {
 	// Artifacts is where outputs of agents (<id>.md) and of commands (<id>.…) are;
 	// "" means that there is no session that could have any.
@@ -33,7 +33,7 @@ func (r Roots) Resolve(scheme, raw string) (string, error) {
 		if path, ok := r.Rules[rest]; ok {
 			return path, nil
 		}
-		return "", refuse("Unknown rule: %s\nAvailable: %s", rest, orNone(slices.Sorted(maps.Keys(r.Rules))))
+		return "", Refusef("Unknown rule: %s\nAvailable: %s", rest, orNone(slices.Sorted(maps.Keys(r.Rules))))
 	case "memory":
 		return r.memory(raw, rest)
 	}
@@ -42,17 +42,17 @@ func (r Roots) Resolve(scheme, raw string) (string, error) {
 
 // Texts of the contract.
 var (
-	errNoSession   = refuse("No session - artifacts unavailable")
-	errNoArtifacts = refuse("No artifacts directory found")
-	errNoMemory    = refuse("Memory artifacts are not available for this project yet. Run a session with memories enabled first.")
+	errNoSession   = Refusef("No session - artifacts unavailable")
+	errNoArtifacts = Refusef("No artifacts directory found")
+	errNoMemory    = Refusef("Memory artifacts are not available for this project yet. Run a session with memories enabled first.")
 )
 
 func (r Roots) artifact(id string) (string, error) {
 	if id == "" {
-		return "", refuse("artifact:// URL requires a numeric ID: artifact://0")
+		return "", Refusef("artifact:// URL requires a numeric ID: artifact://0")
 	}
 	if strings.Trim(id, "0123456789") != "" {
-		return "", refuse("artifact:// ID must be numeric, got: %s", id)
+		return "", Refusef("artifact:// ID must be numeric, got: %s", id)
 	}
 	names, err := r.files()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r Roots) artifact(id string) (string, error) {
 			continue
 		}
 		ids = append(ids, number)
-		// What a minimizer left out lies beside the log, under the same id.
+		// The original of a minimized output is next to the log, with the same id.
 		if number == id && (found == "" || rest == "bash.log") {
 			found = name
 		}
@@ -75,7 +75,7 @@ func (r Roots) artifact(id string) (string, error) {
 		return filepath.Join(r.Artifacts, found), nil
 	}
 	slices.SortFunc(ids, byNumber)
-	return "", refuse("Artifact %s not found. Available: %s", id, orNone(slices.Compact(ids)))
+	return "", Refusef("Artifact %s not found. Available: %s", id, orNone(slices.Compact(ids)))
 }
 
 func byNumber(a, b string) int {
@@ -104,7 +104,7 @@ func (r Roots) agent(id string) (string, error) {
 	if slices.Contains(ids, id) {
 		return filepath.Join(r.Artifacts, id+".md"), nil
 	}
-	return "", refuse("Not found: %s\nAvailable: %s", id, orNone(ids))
+	return "", Refusef("Not found: %s\nAvailable: %s", id, orNone(ids))
 }
 
 // files lists the regular files of the artifacts' directory, by name.
@@ -133,17 +133,17 @@ func (r Roots) memory(raw, rest string) (string, error) {
 	rest, _, _ = strings.Cut(rest, "?")
 	space, relative, _ := strings.Cut(rest, "/")
 	if space == "" {
-		return "", refuse("memory:// URL requires a namespace: memory://root")
+		return "", Refusef("memory:// URL requires a namespace: memory://root")
 	}
 	if space != "root" {
-		return "", refuse("Unknown memory namespace: %s. Supported: root", space)
+		return "", Refusef("Unknown memory namespace: %s. Supported: root", space)
 	}
 	if r.Memory == "" {
 		return "", errNoMemory
 	}
 	relative, ok := percentDecode(relative)
 	if !ok {
-		return "", refuse("Invalid URL encoding in memory:// path: %s", raw)
+		return "", Refusef("Invalid URL encoding in memory:// path: %s", raw)
 	}
 	if relative == "" {
 		relative = "memory_summary.md"
@@ -161,14 +161,14 @@ func (r Roots) memory(raw, rest string) (string, error) {
 	target, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(relative)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", refuse("Memory file not found: %s", raw)
+		return "", Refusef("Memory file not found: %s", raw)
 	case err != nil:
 		return "", err
 	case !within(root, target):
-		return "", refuse("memory:// URL escapes memory root")
+		return "", Refusef("memory:// URL escapes memory root")
 	}
 	if info, err := os.Stat(target); err != nil || !info.Mode().IsRegular() {
-		return "", refuse("memory:// URL must resolve to a file: %s", raw)
+		return "", Refusef("memory:// URL must resolve to a file: %s", raw)
 	}
 	return target, nil
 }

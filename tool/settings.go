@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Settings steer contract agent, under the names that its documents have for them.
-// Use DefaultSettings or ParseSettings; the zero value differs in its numbers.
+// Settings are the options of contract agent, each with its name in the documents.
+// Use DefaultSettings or parseSettings; the zero value differs in its numbers.
 type Settings struct {
 	Async          bool          // async.enabled
 	MaxJobs        int           // async.maxJobs: 1 to 100
@@ -19,8 +20,8 @@ type Settings struct {
 	ThresholdMs    float64       // bash.autoBackground.thresholdMs
 
 	// StripHeadTail is bash.stripTrailingHeadTail, and ExtractHeadTail is
-	// bash.extractHeadTail: what becomes of a last `| head` or `| tail`. Both are
-	// off, whatever they were in the documents: they change what runs.
+	// bash.extractHeadTail: whether a last `| head` or `| tail` is removed. Both are
+	// off by default, unlike in some documents: they change what runs.
 	StripHeadTail   bool
 	ExtractHeadTail bool
 
@@ -43,17 +44,17 @@ type Minimizer struct {
 	MaxBytes     int64 // of output; more of it is not minimized
 }
 
-// DefaultSettings is what holds where nothing is set.
+// DefaultSettings returns the defaults of all settings.
 func DefaultSettings() Settings {
 	return Settings{
-		MaxJobs: maxJobs, PollWait: defaultPollWait, ThresholdMs: 60_000, WindowBytes: 50 << 10,
+		MaxJobs: maxJobs, PollWait: defaultPollWait, ThresholdMs: 60_000, WindowBytes: sink.DefaultWindow,
 		Match: policy.MatchWhole, Minimizer: Minimizer{MaxBytes: 4 << 20},
 	}
 }
 
-// ParseSettings reads a JSON object of settings by their dotted names. Those that
-// are not there are defaults; one that is unknown is an error.
-func ParseSettings(raw json.RawMessage) (Settings, error) {
+// parseSettings reads a JSON object of settings by their dotted names. Missing ones
+// have their defaults; an unknown one is an error.
+func parseSettings(raw json.RawMessage) (Settings, error) {
 	s := DefaultSettings()
 	members, err := parseObject(raw)
 	if err != nil {
@@ -91,7 +92,7 @@ var setters = map[string]func(*Settings, member) error{
 	"tools.artifactSpillThreshold":    func(s *Settings, m member) error { return setKiB(&s.WindowBytes, m) },
 	"tools.artifactHeadBytes":         func(s *Settings, m member) error { return setKiB(&s.HeadBytes, m) },
 	"tools.maxTimeout":                func(s *Settings, m member) error { return setNumber(&s.MaxTimeout, m) },
-	// Those of a step after the tool, which this program does not have.
+	// Settings of a step after the tool, which this program does not have.
 	"tools.artifactTailBytes": ignoreCount,
 	"tools.artifactTailLines": ignoreCount,
 	"tools.outputMaxColumns":  noColumns,
@@ -132,7 +133,7 @@ func ignoreCount(_ *Settings, m member) error {
 	return err
 }
 
-// noColumns refuses what would have to be left out of lines: they are shown whole.
+// noColumns refuses a limit on the length of lines: lines are shown whole.
 func noColumns(_ *Settings, m member) error {
 	n, err := m.count()
 	if err == nil && n != 0 {
@@ -164,7 +165,7 @@ func setMaxJobs(s *Settings, m member) error {
 	if err != nil {
 		return err
 	}
-	s.MaxJobs = ClampMaxJobs(n)
+	s.MaxJobs = clampMaxJobs(n)
 	return nil
 }
 
@@ -194,7 +195,7 @@ func setRules(s *Settings, m member) error {
 	if m.value[0] != '[' || json.Unmarshal(m.value, &raw) != nil {
 		return &fault{what: wrongType, field: m.name, want: "an array of rules", value: m.value}
 	}
-	s.Rules = make([]policy.Rule, 0, len(raw)) // an empty list is no rules, not the default ones
+	s.Rules = make([]policy.Rule, 0, len(raw)) // an empty list means no rules, not the default ones
 	for i, v := range raw {
 		rule, err := parseRule(v)
 		if err != nil {

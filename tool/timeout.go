@@ -13,16 +13,16 @@ const (
 	mostTimeout    = 3600
 )
 
-// Timeout is how long a command has.
+// Timeout is how long a command may run.
 type Timeout struct {
 	Seconds   float64
-	Requested *float64 // what was asked for, if that is something else
-	most      float64  // that could be asked for
+	Requested *float64 // the requested timeout, if it differs
+	most      float64  // the longest that can be requested
 }
 
-// ClampTimeout brings a timeout in seconds, nil for none, into the range of
+// clampTimeout brings a timeout in seconds, nil for none, into the range of
 // contract agent. A ceiling above 0 lowers the range's end, and the default.
-func ClampTimeout(requested *float64, ceiling float64) Timeout {
+func clampTimeout(requested *float64, ceiling float64) Timeout {
 	t := Timeout{Seconds: defaultTimeout, most: mostTimeout}
 	if requested != nil {
 		t.Seconds = *requested
@@ -37,12 +37,12 @@ func ClampTimeout(requested *float64, ceiling float64) Timeout {
 	return t
 }
 
-// Duration is the timeout to the millisecond.
+// Duration returns the timeout, rounded to milliseconds.
 func (t Timeout) Duration() time.Duration {
 	return time.Duration(math.Round(t.Seconds*1000)) * time.Millisecond
 }
 
-// Notice says that the timeout is not the one asked for; "" if it is.
+// Notice says that the timeout is not the requested one; "" if it is.
 func (t Timeout) Notice() string {
 	if t.Requested == nil {
 		return ""
@@ -51,15 +51,15 @@ func (t Timeout) Notice() string {
 		jsNumber(t.Seconds), jsNumber(*t.Requested), leastTimeout, jsNumber(t.most))
 }
 
-// Message says that the time is over. A half is rounded up, as in JavaScript.
+// Message says that the timeout is over. It rounds half a second up, as JavaScript does.
 func (t Timeout) Message() string {
 	return fmt.Sprintf("Command timed out after %.0f seconds", math.Floor(t.Seconds+0.5))
 }
 
-// AutoBackgroundWait is how long a command may take before it becomes a job: the
-// threshold, but so that a second of its timeout is left. 0 makes it one at once.
-func AutoBackgroundWait(thresholdMs float64, timeout time.Duration) time.Duration {
-	if !(thresholdMs >= 1) { // less than a millisecond, and what is no number
+// autoBackgroundWait returns how long a command may run before it becomes a job: the
+// threshold, but at least a second less than its timeout. 0 makes it a job at once.
+func autoBackgroundWait(thresholdMs float64, timeout time.Duration) time.Duration {
+	if !(thresholdMs >= 1) { // less than a millisecond, or NaN
 		return 0
 	}
 	threshold := time.Duration(min(math.Floor(thresholdMs), mostTimeout*1000)) * time.Millisecond

@@ -1,12 +1,11 @@
-// Package tool is the three contracts under which a command line for agents is
-// offered: what a model is told of the tool, what its arguments mean, and what it
-// is told of the outcome.
+// Package tool implements the three contracts under which agents use a command line.
+// A contract describes the tool to a model, reads its arguments, and words its results.
 //
 //	arguments ─ Plan ─┬─ denial, error
 //	                  └─ command ─ (a session runs it) ─ Outcome ─ Result
 //
-// A contract decides and words; it runs nothing, and knows no engine. Each is a
-// file that reads like its document: agent.go, plain.go and modes.go.
+// A contract runs nothing and knows no engine: package agent runs plans. Each contract
+// has a file that follows its document: agent.go, plain.go and modes.go.
 package tool
 
 import (
@@ -19,12 +18,12 @@ import (
 
 // Contract is one of the three. Its methods may be called concurrently.
 type Contract interface {
-	// Definition is what a model is told of the tool.
+	// Definition describes the tool to a model.
 	Definition(host Host) Definition
-	// Plan decides everything about a call that can be decided before it runs: the
-	// command that would run, or why none would. Nothing of it is run.
+	// Plan decides everything about a call that can be decided before it runs: which
+	// command would run, or why none would. It runs nothing.
 	Plan(arguments json.RawMessage, host Host) Plan
-	// Result words what became of a plan that was run.
+	// Result words the outcome of a plan.
 	Result(plan Plan, outcome Outcome) Result
 }
 
@@ -38,8 +37,8 @@ const (
 	Modes Name = "modes" // one text; three modes instead of a timeout
 )
 
-// Parse finds the contract of a name. Its letter in the specification, A, B or C,
-// will do too.
+// Parse returns the contract with the name, which may be its letter in the
+// specification: A, B or C.
 func Parse(name string) (Contract, error) {
 	switch name {
 	case string(Agent), "A":
@@ -50,6 +49,25 @@ func Parse(name string) (Contract, error) {
 		return modesContract{}, nil
 	}
 	return nil, fmt.Errorf("unknown contract %q: it can be %s, %s or %s", name, Agent, Plain, Modes)
+}
+
+// Names of the tools.
+const (
+	BashName = "bash" // of every contract
+	JobName  = "job"  // contract agent, if its settings allow jobs
+)
+
+// Definitions returns the tools of a contract.
+func Definitions(contract Name, h Host) ([]Definition, error) {
+	c, err := Parse(string(contract))
+	if err != nil {
+		return nil, err
+	}
+	all := []Definition{c.Definition(h)}
+	if d, ok := (JobTool{}).Definition(h.Settings); ok && c == (agentContract{}) {
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // Definition of a tool.
@@ -63,8 +81,8 @@ type Definition struct {
 	Exclusive bool `json:"-"`
 }
 
-// Host is what a contract may know of the place that it is used in. The zero value
-// is a session whose settings are all defaults and that can do everything.
+// Host is what a contract knows of the program and the session that use it. The zero
+// value is a session with default settings that can do everything.
 type Host struct {
 	Settings Settings
 	Tools    []string // names of the tools that the agent has
@@ -74,59 +92,56 @@ type Host struct {
 	// the working directory as the agent gave it.
 	Dir, Home string
 
-	UI    bool // somebody can use a terminal
-	NoPTY bool // PI_NO_PTY is "1": nobody gets one
+	UI    bool // there is a user who can use a terminal
+	NoPTY bool // PI_NO_PTY is "1": commands get no terminal
 	// Terminal means that commands may run in the client's own terminal.
 	Terminal bool
 	NoJobs   bool // the session has no job manager
 
 	// Policy decides whether a command may run; nil is the contract's own, by the
 	// settings.
-	Policy Checker
-	// Place says where the session sees what a URL stands for, and sees to it that
-	// it is there. Nil is the path on the host.
+	Policy policy.Checker
+	// Place puts what a URL stands for into the session, and returns its path there.
+	// Nil means that the session sees the path of the host.
 	Place func(Expansion) (string, error)
 }
 
-// Checker is a *policy.Policy.
-type Checker interface {
-	Check(in policy.Input) policy.Decision
-}
-
-// Error is a call that a contract refuses. What it says is for the model, exactly.
+// Error is why a contract refuses a call. The model gets exactly its text.
 type Error struct{ Text string }
 
 func (e *Error) Error() string { return e.Text }
 
-func refuse(format string, args ...any) *Error {
+// Refusef makes an Error of a format, as fmt.Sprintf does.
+func Refusef(format string, args ...any) *Error {
 	return &Error{Text: fmt.Sprintf(format, args...)}
 }
 
-// Thrown says how a result came to be an error. Protocols that have no exceptions
-// need not tell them apart.
+// Thrown says whether a contract returns a result or throws it as an error. Protocols
+// without exceptions need not tell them apart.
 type Thrown string
 
-// Ways.
+// Values of Thrown.
 const (
 	Returned  Thrown = ""      // it is a result, whether or not IsError
 	ToolError Thrown = "error" // the tool failed
 	ToolAbort Thrown = "abort" // the caller has cancelled
 )
 
-// Result is what a model is told.
+// Result is what a model gets.
 type Result struct {
 	Text    string
 	IsError bool
 	Thrown  Thrown       // contract agent
-	Details *Details     // contract agent; off the model's path
+	Details *Details     // contract agent; the model does not see them
 	Plain   *PlainOutput // contract plain; Text is its JSON
-	// JobDetails is of the tool job; off the model's path.
+	// JobDetails is set by the tool job. The model does not see it.
 	JobDetails *JobDetails
-	// Receipt is of a command that has ended in the session; off the model's path.
+	// Receipt is that of a command that has ended in the session. The model does not
+	// see it.
 	Receipt *sandbox.Receipt
 }
 
-// thrown is the result for an error that ends a call.
+// thrown returns the result for an error that ends a call.
 func thrown(how Thrown, text string, details *Details) Result {
 	return Result{Text: text, IsError: true, Thrown: how, Details: details}
 }

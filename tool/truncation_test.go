@@ -12,15 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// cutting is the kinds of rows about cutting texts, which package sink does and
-// tests.
-var cutting = []string{
-	"truncate_bytes_head", "truncate_bytes_tail", "truncate_head", "truncate_tail", "truncate_middle", "truncate_line",
-	"middle_marker", "format_bytes", "tail_buffer",
-}
+// sinks are the kinds of rows that package sink tests.
+var sinks = []string{"truncate_bytes_head", "truncate_bytes_tail", "middle_marker", "format_bytes", "tail_buffer"}
+
+// headVersions are the rows of tier version that hold here too: they give the head's
+// bytes as an option.
+var headVersions = []string{"trn-076", "trn-078"}
 
 // described is a text that is written out, described, or known by its hash.
 type described struct {
@@ -66,6 +67,41 @@ func (d *described) matches(text string) bool {
 	return len(text) == d.Bytes && hex.EncodeToString(sum[:]) == d.SHA256
 }
 
+// cutExpected is what a row wants of a text that is cut.
+type cutExpected struct {
+	Content     described
+	TruncatedBy *sink.By `json:"truncated_by"`
+	TotalLines  int64    `json:"total_lines"`
+	TotalBytes  int64    `json:"total_bytes"`
+	OutputLines *int64   `json:"output_lines"`
+	OutputBytes *int64   `json:"output_bytes"`
+	Partial     *bool    `json:"last_line_partial"`
+	Exceeds     *bool    `json:"first_line_exceeds_limit"`
+	ElidedLines *int64   `json:"elided_lines"`
+	ElidedBytes *int64   `json:"elided_bytes"`
+}
+
+func (want cutExpected) check(t *testing.T, name string, got excerpt, truncated bool) {
+	t.Helper()
+	if !want.Content.matches(got.Text) || (got.Truncation != nil) != truncated {
+		t.Fatalf("%s() = %.200q, %+v; want %.200q, truncated %v", name, got.Text, got.Truncation, want.Content.String(), truncated)
+	}
+	if !truncated {
+		return
+	}
+	tr := got.Truncation
+	same := tr.TotalLines == want.TotalLines && tr.TotalBytes == want.TotalBytes &&
+		tr.OutputLines == *want.OutputLines && tr.OutputBytes == *want.OutputBytes &&
+		tr.TruncatedBy == *want.TruncatedBy && got.LastLinePartial == *want.Partial &&
+		got.FirstLineExceedsLimit == *want.Exceeds
+	if want.ElidedLines != nil {
+		same = same && tr.ElidedLines == *want.ElidedLines && tr.ElidedBytes == *want.ElidedBytes
+	}
+	if !same {
+		t.Errorf("%s(): %+v, partial %v, exceeds %v; want %+v", name, *tr, got.LastLinePartial, got.FirstLineExceedsLimit, want)
+	}
+}
+
 // The rows about what the contracts make of a cut output.
 func TestTruncationCorpus(t *testing.T) {
 	t.Parallel()
@@ -74,11 +110,18 @@ func TestTruncationCorpus(t *testing.T) {
 		Input   described   `json:"input"`
 		Command string      `json:"command"`
 		Chunks  []described `json:"chunks"`
+		Text    string      `json:"text"`
+		Chars   int         `json:"max_chars"`
+		Content described   `json:"content"`
 		Options struct {
-			Spill    int     `json:"spill_threshold"`
-			Head     int     `json:"head_bytes"`
-			Artifact bool    `json:"artifact"`
-			Notice   *string `json:"notice"`
+			MaxLines     int     `json:"maxLines"`
+			MaxBytes     int     `json:"maxBytes"`
+			MaxHeadBytes int     `json:"maxHeadBytes"`
+			MaxHeadLines int     `json:"maxHeadLines"`
+			Spill        int     `json:"spill_threshold"`
+			Head         int     `json:"head_bytes"`
+			Artifact     bool    `json:"artifact"`
+			Notice       *string `json:"notice"`
 		} `json:"options"`
 		Expect struct {
 			Output      described        `json:"output"`
@@ -93,9 +136,29 @@ func TestTruncationCorpus(t *testing.T) {
 			Head        int              `json:"head_bytes"`
 			Tail        int              `json:"tail_bytes"`
 			TotalAtMost int              `json:"max_total_bytes"`
+			Text        string           `json:"text"`
+			WasCut      bool             `json:"wasTruncated"`
+			cutExpected
 		} `json:"expect"`
 	}
+	cutting := func(name string, shorten func(string, cutLimits) excerpt) func(*testing.T, row) {
+		return func(t *testing.T, r row) {
+			t.Helper()
+			o := r.Options
+			got := shorten(r.Content.String(), cutLimits{o.MaxLines, o.MaxBytes, o.MaxHeadLines, o.MaxHeadBytes})
+			r.Expect.check(t, name, got, r.Expect.Truncated)
+		}
+	}
 	checks := map[string]func(*testing.T, row){
+		"truncate_head":   cutting("cutHead", cutHead),
+		"truncate_tail":   cutting("cutTail", cutTail),
+		"truncate_middle": cutting("cutMiddle", cutMiddle),
+		"truncate_line": func(t *testing.T, r row) {
+			t.Helper()
+			if got, cut := cutLine(r.Text, r.Chars); got != r.Expect.Text || cut != r.Expect.WasCut {
+				t.Errorf("cutLine(%q, %d) = %q, %v; want %q, %v", r.Text, r.Chars, got, cut, r.Expect.Text, r.Expect.WasCut)
+			}
+		},
 		"sink": func(t *testing.T, r row) {
 			t.Helper()
 			var text strings.Builder
@@ -139,7 +202,7 @@ func TestTruncationCorpus(t *testing.T) {
 		"modes_middle": func(t *testing.T, r row) {
 			t.Helper()
 			if r.Command != "" {
-				p := modesContract{}.Plan(arguments(t, map[string]any{"command": r.Command}), defaultHost())
+				p := modesContract{}.Plan(corpus.Arguments(t, map[string]any{"command": r.Command}), defaultHost())
 				res := modesContract{}.Result(p, runLocal(t, p, t.TempDir(), nil))
 				if lines := strings.SplitN(res.Text, "\n", 3); lines[0] != r.Expect.First || !strings.HasPrefix(lines[1], r.Expect.Second) {
 					t.Errorf("lines %q and %q; want %q and %q", lines[0], lines[1], r.Expect.First, r.Expect.Second)
@@ -183,11 +246,13 @@ func TestTruncationCorpus(t *testing.T) {
 			}
 		},
 	}
-	leave := func(c corpusRow) bool { return ofVersions(c) || slices.Contains(cutting, c.Kind) }
-	corpus{file: "sink/testdata/truncation.jsonl", leave: leave, ran: 30}.run(t, func(t *testing.T, c corpusRow) {
+	leave := func(c corpus.Row) bool {
+		return c.Tier == "version" && !slices.Contains(headVersions, c.ID) || slices.Contains(sinks, c.Kind)
+	}
+	corpus.File{Path: "sink/testdata/truncation.jsonl", Leave: leave, Ran: 43}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		checks[c.Kind](t, r)
 	})
 }

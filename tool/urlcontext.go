@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Context is what a caller says of the place that a plan is for, as JSON:
+// Context describes the session that a plan is for, as JSON:
 //
 //	{"skills": [{"name", "base_dir", "file_path"?}],
 //	 "router": {URL: {"sourcePath"} | {"error"} | {}},
@@ -15,9 +15,9 @@ import (
 //	 "local": {"artifacts_dir": DIR or null, "session_id": ID or null},
 //	 "session_cwd": DIR, "home": DIR, "skill_only": BOOL}
 //
-// All of it is optional. A router answers for its URLs alone; otherwise rules,
-// memory and artifacts do. "no_escape", which tells a caller's texts apart, says
-// nothing here: a field itself decides how its URLs are written.
+// All fields are optional. If there is a router it alone resolves URLs; otherwise
+// rules, memory and artifacts do. "no_escape" has no effect: whether a URL is quoted
+// depends on the field of the call that it is in.
 type Context struct {
 	Skills     []contextSkill          `json:"skills"`
 	Router     map[string]contextRoute `json:"router"`
@@ -52,8 +52,8 @@ type contextRoute struct {
 	Error string `json:"error"`
 }
 
-// ParseContext reads a context. Nothing is an empty one.
-func ParseContext(raw json.RawMessage) (Context, error) {
+// parseContext reads a context. Empty input is an empty context.
+func parseContext(raw json.RawMessage) (Context, error) {
 	var c Context
 	members, err := parseObject(raw)
 	if err != nil {
@@ -79,7 +79,7 @@ func ParseContext(raw json.RawMessage) (Context, error) {
 	return c, nil
 }
 
-// Apply gives a host what the context says.
+// Apply sets the fields of a host as the context says.
 func (c Context) Apply(h *Host) {
 	h.Dir, h.Home = c.Dir, c.Home
 	h.URLs = URLs{SkillsOnly: c.SkillsOnly}
@@ -101,17 +101,17 @@ func (c Context) Apply(h *Host) {
 	}
 }
 
-// router answers from a table.
+// router resolves URLs by a table.
 type router map[string]contextRoute
 
-// Resolve implements Resolver. Nobody answers for plan:// unless the table does.
+// Resolve implements Resolver. plan:// has a handler only if the table has the URL.
 func (r router) Resolve(scheme, url string) (string, error) {
 	route, ok := r[url]
 	switch {
 	case !ok && scheme == "plan":
 		return "", ErrNoHandler
 	case !ok:
-		return "", refuse("No mapping for %s", url)
+		return "", Refusef("No mapping for %s", url)
 	case route.Error != "":
 		return "", errors.New(route.Error)
 	}

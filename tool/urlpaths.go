@@ -18,8 +18,8 @@ type Skill struct {
 	File string // what the bare URL stands for; "" is SKILL.md of Dir
 }
 
-// Local is where local:// is: below the artifacts of a session, or where there are
-// none, in a temporary directory of the session's name.
+// Local says where local:// is: below the artifacts of a session or, without artifacts,
+// in a temporary directory with the session's name.
 type Local struct {
 	Artifacts string
 	Session   string
@@ -32,7 +32,7 @@ var skillURL = regexp.MustCompile(`(?s)\Askill://([^/?#]+)(/[^?#]*)?(?:[?#].*)?\
 func (u URLs) skill(raw string) (string, error) {
 	m := skillURL.FindStringSubmatch(raw)
 	if m == nil {
-		return "", refuse("Invalid skill:// URL: %s", raw)
+		return "", Refusef("Invalid skill:// URL: %s", raw)
 	}
 	name, rest := m[1], m[2]
 	if decoded, ok := percentDecode(name); ok {
@@ -40,7 +40,7 @@ func (u URLs) skill(raw string) (string, error) {
 	}
 	skill, suffix, ok := u.matchSkill(name)
 	if !ok {
-		return "", refuse("Unknown skill: %s. Available: %s", name, orNone(skillNames(u.Skills)))
+		return "", Refusef("Unknown skill: %s. Available: %s", name, orNone(skillNames(u.Skills)))
 	}
 	if suffix != "" {
 		rest += "/" + suffix
@@ -53,7 +53,7 @@ func (u URLs) skill(raw string) (string, error) {
 	}
 	relative, ok := percentDecode(rest[1:])
 	if !ok {
-		return "", refuse("Invalid skill:// URL path encoding: %s", raw)
+		return "", Refusef("Invalid skill:// URL path encoding: %s", raw)
 	}
 	if err := checkRelative("skill", relative); err != nil {
 		return "", err
@@ -64,13 +64,13 @@ func (u URLs) skill(raw string) (string, error) {
 	}
 	target := filepath.Join(dir, filepath.FromSlash(relative))
 	if !within(dir, target) {
-		return "", refuse("Path traversal is not allowed in skill:// URLs")
+		return "", Refusef("Path traversal is not allowed in skill:// URLs")
 	}
 	return target, nil
 }
 
-// matchSkill finds the skill of a name, or of the longest part of the name up to a
-// colon; what is behind that colon is the suffix.
+// matchSkill finds the skill with a name, or with the longest part of the name that
+// ends before a colon. The suffix is the text after that colon.
 func (u URLs) matchSkill(name string) (skill Skill, suffix string, ok bool) {
 	for candidate := name; ; {
 		for _, s := range u.Skills {
@@ -101,8 +101,8 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// root is the directory of local://.
-func (l *Local) root() string {
+// Root returns the directory of local://.
+func (l *Local) Root() string {
 	if l.Artifacts != "" {
 		return filepath.Join(l.Artifacts, "local")
 	}
@@ -110,12 +110,12 @@ func (l *Local) root() string {
 	if temp == "" {
 		temp = os.TempDir()
 	}
-	return filepath.Join(temp, "omp-local", safeSession(l.Session))
+	return filepath.Join(temp, "omp-local", SafeSession(l.Session))
 }
 
-// safeSession makes a session's id the name of a directory. A character beyond the
-// basic plane is two there, as it is two UTF-16 units.
-func safeSession(id string) string {
+// SafeSession returns the name of a directory for a session's id. A character outside
+// the basic plane becomes two underscores, because it is two UTF-16 units.
+func SafeSession(id string) string {
 	var b strings.Builder
 	for _, r := range id {
 		if r < utf8.RuneSelf && (partOfPath(byte(r)) && r != '/' && r != '\\') {
@@ -135,9 +135,9 @@ func (l *Local) resolve(raw string) (string, error) {
 	rest, _, _ = strings.Cut(rest, "?")
 	relative, ok := percentDecode(strings.TrimPrefix(rest, "/"))
 	if !ok {
-		return "", refuse("Invalid URL encoding in local:// path: %s", raw)
+		return "", Refusef("Invalid URL encoding in local:// path: %s", raw)
 	}
-	root, err := filepath.Abs(l.root())
+	root, err := filepath.Abs(l.Root())
 	if err != nil {
 		return "", err
 	}
@@ -149,29 +149,29 @@ func (l *Local) resolve(raw string) (string, error) {
 	}
 	target := filepath.Join(root, filepath.FromSlash(relative))
 	if !within(root, target) {
-		return "", refuse("local:// URL escapes local root")
+		return "", Refusef("local:// URL escapes local root")
 	}
 	return target, nil
 }
 
-// checkRelative refuses what is no path below a directory.
+// checkRelative refuses a path that does not stay below its directory.
 func checkRelative(scheme, relative string) error {
 	if strings.HasPrefix(relative, "/") || filepath.IsAbs(relative) {
-		return refuse("Absolute paths are not allowed in %s:// URLs", scheme)
+		return Refusef("Absolute paths are not allowed in %s:// URLs", scheme)
 	}
 	if clean := path.Clean(relative); strings.HasPrefix(clean, "..") || strings.Contains(clean, "/..") {
-		return refuse("Path traversal (..) is not allowed in %s:// URLs", scheme)
+		return Refusef("Path traversal (..) is not allowed in %s:// URLs", scheme)
 	}
 	return nil
 }
 
-// within tells whether a clean path is a clean directory or below it.
+// within reports whether a clean path is a clean directory or below it.
 func within(dir, target string) bool {
 	return target == dir || strings.HasPrefix(target, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// percentDecode is decodeURIComponent: it is not ok if what comes out is not
-// UTF-8. Nor is it with a NUL, which no path can have.
+// percentDecode is decodeURIComponent. ok is false if the result is not UTF-8 or has a
+// NUL, which no path can have.
 func percentDecode(text string) (string, bool) {
 	decoded, err := url.PathUnescape(text)
 	if err != nil || !utf8.ValidString(decoded) || strings.IndexByte(decoded, 0) >= 0 {

@@ -10,35 +10,36 @@ import (
 	"unicode/utf8"
 )
 
-// schemes are those of internal URLs. Case matters; all others are left alone.
+// schemes are those of internal URLs, in lower case. URLs with other schemes are left
+// alone.
 var schemes = []string{"skill", "agent", "artifact", "plan", "memory", "rule", "local"}
 
-// URLs is what internal URLs may stand for. The zero value knows nothing.
+// URLs says what internal URLs stand for. The zero value resolves none.
 type URLs struct {
 	Skills []Skill
 	// Local is where local:// is; nil means that there is no such place.
 	Local *Local
-	// Resolver answers for all other schemes; nil for none.
+	// Resolver resolves all other schemes; nil: they have no handler.
 	Resolver Resolver
-	// Unknown means that nobody can say here what URLs stand for: all are left alone.
+	// Unknown means that it is not known here what URLs stand for: all are left alone.
 	Unknown bool
-	// SkillsOnly leaves all URLs alone but those of skills, and these too where
-	// there is none.
+	// SkillsOnly leaves all URLs alone but those of skills, and those as well if there
+	// are no skills.
 	SkillsOnly bool
 }
 
 // Resolver finds the path on the host that a URL of the schemes agent, artifact,
-// memory, plan or rule stands for. ErrNoHandler says that nobody answers for its
-// scheme; no path and no error, that it stands for something without one. The text
-// of any other error is for the model.
+// memory, plan or rule stands for. It returns ErrNoHandler if the scheme has no
+// handler, and neither a path nor an error if the URL stands for something without a
+// path. The text of any other error is for the model.
 type Resolver interface {
 	Resolve(scheme, url string) (path string, err error)
 }
 
-// ErrNoHandler is returned for a scheme that nobody answers for.
-var ErrNoHandler = errors.New("nobody answers for this scheme")
+// ErrNoHandler is returned for a scheme without a handler.
+var ErrNoHandler = errors.New("this scheme has no handler")
 
-// Expansion is an internal URL in a text, and what it stands for.
+// Expansion is an internal URL in a text, with what it stands for.
 type Expansion struct {
 	URL    string `json:"url"`
 	Kind   string `json:"kind"`             // its scheme
@@ -50,11 +51,10 @@ type Expansion struct {
 	Placed string `json:"placed,omitempty"` // where the command sees it, if not at Path
 }
 
-// Expand replaces the internal URLs of a text by paths: in a command each as a
-// quoted word, elsewhere as they are. Place says where the session sees an
-// expansion, and is asked once for each URL; nil is its path on the host. URLs are
-// looked at from the last to the first, and the first trouble found ends it with an
-// error for the model.
+// Expand replaces the internal URLs of a text by paths: in a command as quoted words,
+// elsewhere unquoted. It calls place once for each URL for the path in the session;
+// with a nil place that is the path on the host. It resolves URLs from the last to the
+// first, and returns the first error, which is for the model.
 func (u URLs) Expand(text string, in Expansion, place func(Expansion) (string, error)) (string, []Expansion, error) {
 	tokens := u.tokens(text)
 	if len(tokens) == 0 {
@@ -89,7 +89,7 @@ func (u URLs) Expand(text string, in Expansion, place func(Expansion) (string, e
 	return b.String(), found, nil
 }
 
-// settle finds out where an expansion is.
+// settle sets the paths of an expansion.
 func (u URLs) settle(e *Expansion, place func(Expansion) (string, error)) (err error) {
 	e.Kind, _, _ = strings.Cut(e.URL, "://")
 	if e.Path, err = u.resolve(e.Kind, e.URL); err == nil && place != nil {
@@ -104,12 +104,12 @@ const (
 	fieldEnv     = "env"
 )
 
-// shellQuote writes a text as one word of the shell.
+// shellQuote quotes a text so that it is one word of the shell.
 func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// urlToken is an internal URL in a text, with the quotes that are right around it.
+// urlToken is an internal URL in a text, with the quotes directly around it.
 type urlToken struct {
 	start, end int
 	url        string
@@ -138,7 +138,7 @@ func (u URLs) tokens(text string) []urlToken {
 	return all
 }
 
-// tokenAt reads the URL whose scheme ends at a colon, and begins at from or after.
+// tokenAt reads the URL whose scheme ends at a colon and starts at from or later.
 func (u URLs) tokenAt(text string, from, colon int) (t urlToken, ok bool) {
 	scheme := schemeBefore(text[from:colon])
 	if scheme == "" || u.SkillsOnly && scheme != "skill" {
@@ -175,7 +175,7 @@ func (u URLs) tokenAt(text string, from, colon int) (t urlToken, ok bool) {
 	return t, true
 }
 
-// schemeBefore returns the scheme that text ends with. What is before it does not
+// schemeBefore returns the scheme at the end of text. The text before it does not
 // matter: agent://x is found in myagent://x.
 func schemeBefore(text string) string {
 	for _, s := range schemes {
@@ -186,8 +186,8 @@ func schemeBefore(text string) string {
 	return ""
 }
 
-// tokenLength is how far a URL goes: up to white space, a quote, a backquote, a
-// closing parenthesis or a backslash.
+// tokenLength returns the length of a URL at the start of text: it ends at white space,
+// a quote, a backquote, a closing parenthesis or a backslash.
 func tokenLength(text string) int {
 	end := strings.IndexFunc(text, func(r rune) bool { return isSpace(r) || strings.ContainsRune("'\")`\\", r) })
 	if end < 0 {
@@ -208,12 +208,12 @@ func (u URLs) resolve(scheme, url string) (string, error) {
 		return u.skill(url)
 	case "local":
 		if u.Local == nil {
-			return "", refuse("Cannot resolve local:// URL in bash command: local protocol options are unavailable for this session.")
+			return "", Refusef("Cannot resolve local:// URL in bash command: local protocol options are unavailable for this session.")
 		}
 		return u.Local.resolve(url)
 	}
 	if !slices.Contains(schemes, scheme) {
-		return "", refuse("Unsupported internal URL in bash command: %s", url)
+		return "", Refusef("Unsupported internal URL in bash command: %s", url)
 	}
 	path, err := "", ErrNoHandler
 	if u.Resolver != nil {
@@ -221,11 +221,11 @@ func (u URLs) resolve(scheme, url string) (string, error) {
 	}
 	switch {
 	case errors.Is(err, ErrNoHandler):
-		return "", refuse("Cannot resolve %s:// URL in bash command: %s\nInternal URL router is unavailable for this protocol in the current session.", scheme, url)
+		return "", Refusef("Cannot resolve %s:// URL in bash command: %s\nInternal URL router is unavailable for this protocol in the current session.", scheme, url)
 	case err != nil:
-		return "", refuse("Failed to resolve %s:// URL in bash command: %s\n%s", scheme, url, err)
+		return "", Refusef("Failed to resolve %s:// URL in bash command: %s\n%s", scheme, url, err)
 	case path == "":
-		return "", refuse("%s:// URL resolved without a filesystem path and cannot be used in bash: %s", scheme, url)
+		return "", Refusef("%s:// URL resolved without a filesystem path and cannot be used in bash: %s", scheme, url)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/internal/corpus"
 )
 
 func TestExpand(t *testing.T) {
@@ -67,7 +67,7 @@ func TestExpand(t *testing.T) {
 		t.Errorf("resolve(vault://x) = %v", err)
 	}
 	for id, want := range map[string]string{"": "session", ".": "session", "..": "session", "a/b:c": "a_b_c", "é😀": "___", `a\b`: "a_b"} {
-		if got := safeSession(id); got != want {
+		if got := SafeSession(id); got != want {
 			t.Errorf("safeSession(%q) = %q; want %q", id, got, want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ParseContext(raw)
+	c, err := parseContext(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,11 +148,11 @@ func TestContext(t *testing.T) {
 		`[]`:                    "context: expected an object, got an array",
 		`{"local":1,"local":2}`: `context: "local" is given twice`,
 	} {
-		if _, err := ParseContext(json.RawMessage(raw)); err == nil || err.Error() != want {
-			t.Errorf("ParseContext(%s) = %v; want %s", raw, err, want)
+		if _, err := parseContext(json.RawMessage(raw)); err == nil || err.Error() != want {
+			t.Errorf("parseContext(%s) = %v; want %s", raw, err, want)
 		}
 	}
-	c, err := ParseContext(json.RawMessage(`{"session_cwd":"/srv","home":"/root","local":null}`))
+	c, err := parseContext(json.RawMessage(`{"session_cwd":"/srv","home":"/root","local":null}`))
 	var h Host
 	c.Apply(&h)
 	if err != nil || h.Dir != "/srv" || h.Home != "/root" || h.URLs.Local != nil || h.URLs.Resolver != nil {
@@ -171,15 +171,15 @@ func TestURLCorpus(t *testing.T) {
 		Prefix  string          `json:"error_prefix"`
 		Suffix  string          `json:"error_suffix"`
 	}
-	corpus{file: "tool/testdata/urls.jsonl", ran: 79}.run(t, func(t *testing.T, c corpusRow) {
+	corpus.File{Path: "tool/testdata/urls.jsonl", Ran: 79}.Run(t, func(t *testing.T, c corpus.Row) {
 		t.Helper()
 		var r row
-		c.into(t, &r)
+		c.Into(t, &r)
 		if c.Kind == "resolver_error" {
 			checkResolverError(t, c.ID, r.Input, r.Prefix, r.Suffix)
 			return
 		}
-		ctx, err := ParseContext(r.Context)
+		ctx, err := parseContext(r.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestURLCorpus(t *testing.T) {
 		default:
 			fields[r.Field] = r.Input
 		}
-		p := theContract(t, "A").Plan(arguments(t, fields), h)
+		p := contractOf(t, "A").Plan(corpus.Arguments(t, fields), h)
 		got := map[string]string{fieldCommand: p.Command, fieldEnv: p.Env["V"], fieldCwd: p.Dir}[r.Field]
 		switch {
 		case r.Error != nil && errorOf(p) != *r.Error:
@@ -268,5 +268,3 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
-
-var _ Checker = (*policy.Policy)(nil)

@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// A door is where the attendant of a terminal comes in: a process of ours that
-// the host has a runner start, and that carries frames between the two. A
-// terminal has no other side channel, and the engine tells nobody behind it that
-// the host has gone: of that the runner that serves the host takes note, and
-// ends the attendant.
-type door struct {
+// terminalSocket is where the attendant of a terminal connects: a process of ours that
+// another runner starts, and that carries frames between host and terminal. An engine
+// does not tell the process on a terminal that the host has gone; the runner that
+// serves the host notices, and ends the attendant.
+type terminalSocket struct {
 	socket    *os.File
 	path      string
 	attendant *os.File // once admitted
 }
 
-func openDoor() (*door, error) {
-	path := doorPath(os.Getpid())
+func listenForAttendant() (*terminalSocket, error) {
+	path := terminalPath(os.Getpid())
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
@@ -38,19 +39,19 @@ func openDoor() (*door, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	return &door{socket: os.NewFile(uintptr(fd), path), path: path}, nil
+	return &terminalSocket{socket: os.NewFile(uintptr(fd), path), path: path}, nil
 }
 
 // admitTime is how long an attendant that has been promised may take.
 const admitTime = 10 * time.Second
 
 // admit waits for the attendant and returns the way to the host.
-func (d *door) admit() (*frameWriter, error) {
-	conn, err := d.socket.SyscallConn()
+func (s *terminalSocket) admit() (*frameWriter, error) {
+	conn, err := s.socket.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.socket.SetReadDeadline(time.Now().Add(admitTime)); err != nil {
+	if err := s.socket.SetReadDeadline(time.Now().Add(admitTime)); err != nil {
 		return nil, err
 	}
 	fd, acceptErr := -1, error(nil)
@@ -61,23 +62,27 @@ func (d *door) admit() (*frameWriter, error) {
 	if err = errors.Join(err, acceptErr); err != nil {
 		return nil, fmt.Errorf("no attendant: %w", err)
 	}
-	d.attendant = os.NewFile(uintptr(fd), "attendant")
-	return newFrameWriter(d.attendant), nil
+	s.attendant = os.NewFile(uintptr(fd), "attendant")
+	return newFrameWriter(s.attendant), nil
 }
 
-func (d *door) close() {
-	_ = unix.Unlink(d.path)
-	d.socket.Close()
+func (s *terminalSocket) close() {
+	_ = unix.Unlink(s.path)
+	s.socket.Close()
 }
 
 // attend says that it is there, and then carries bytes between the host and the
 // runner of a terminal, whose pid is the first line of standard input, until one
 // of them has gone. It runs as uid 0.
 func attend(stdin io.Reader, stdout io.Writer) error {
-	if _, err := io.WriteString(stdout, attending); err != nil {
+	// In profile dev commands have this uid, and may trace.
+	if err := hide(); err != nil {
 		return err
 	}
-	pid, err := readPID(stdin)
+	if _, err := io.WriteString(stdout, wire.Attending); err != nil {
+		return err
+	}
+	pid, err := wire.ReadTerminal(stdin)
 	if err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func attend(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: doorPath(pid)}); err != nil {
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: terminalPath(pid)}); err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("connect to terminal %d: %w", pid, err)
 	}
@@ -104,26 +109,4 @@ func attend(stdin io.Reader, stdout io.Writer) error {
 		over <- err
 	}()
 	return <-over // the other one ends with this process
-}
-
-// attending is what an attendant says first.
-const attending = "attending\n"
-
-// maxPID is PID_MAX_LIMIT of the kernel.
-const maxPID = 4 << 20
-
-// readPID reads a line and nothing of what follows it.
-func readPID(r io.Reader) (int, error) {
-	pid := 0
-	for one := make([]byte, 1); ; pid = pid*10 + int(one[0]-'0') {
-		if _, err := io.ReadFull(r, one); err != nil {
-			return 0, fmt.Errorf("no pid: %w", err)
-		}
-		switch {
-		case one[0] == '\n' && pid > 1:
-			return pid, nil
-		case one[0] < '0' || one[0] > '9' || pid > maxPID:
-			return 0, fmt.Errorf("bad pid: %d and %q", pid, one)
-		}
-	}
 }

@@ -10,7 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 const (
@@ -30,13 +31,13 @@ type command struct {
 	out    [2]*outPipe // standard output, standard error; the second nil when merged
 	job    *job        // nil for a command that ends with its host
 
-	oomKills   int64   // before the start
-	births     *births // from just before the start
-	onTerminal bool    // its streams are this process's terminal
+	ooms       *oomWatch
+	count      *processCount // from just before the start
+	onTerminal bool          // its streams are this process's terminal
 
 	ended chan struct{} // closed when the leader has been reaped
 	alone chan struct{} // closed when no child is left
-	done  chan struct{} // closed when the host has been told the end
+	done  chan struct{} // closed when the runner is free for another command
 
 	// Set by reap: the first two before ended is closed, the rest before alone.
 	status  unix.WaitStatus
@@ -44,10 +45,10 @@ type command struct {
 	orphans unix.Rusage
 
 	mu     sync.Mutex
-	pid    int            // guarded by mu until started; the leader's, 0 before
-	early  *time.Duration // guarded by mu; the grace of a kill that came before pid was there
-	killed chan struct{}  // guarded by mu; made by the first kill, closed when it has done its work
-	rung   wire.Rung      // written before killed is closed
+	pid    int           // guarded by mu until started; the leader's, 0 before
+	early  *wire.Kill    // guarded by mu; a kill that came before pid was there
+	killed chan struct{} // guarded by mu; made by the first kill, closed when it has done its work
+	rung   wire.Rung     // written before killed is closed
 }
 
 func newCommand(s *server, req wire.Request) *command {
@@ -57,11 +58,17 @@ func newCommand(s *server, req wire.Request) *command {
 	}
 }
 
-// run runs the command and tells the host how it ended. If children are left
-// the runner retires: they pass to PID 1.
+// run runs the command and sends its Exit or Failed. If children are left the runner
+// exits: they pass to PID 1. In order:
+//
+//	slot, job's files, fork         a failure here is a Failed; nothing has run
+//	reap, pumps                     goroutines, until the leader ends and its pipes are drained
+//	ended, then waitForKill         a kill that has begun must have done its work
+//	leave                           pipes of children that live on go to PID 1
+//	release, rest, done, Exit       the slot is free before the host can send again
 func (c *command) run() {
 	release := func() {}
-	if c.req.Path == "" { // a program of our own takes no command's place
+	if c.req.Path == "" { // a program of our own takes no slot
 		var ok bool
 		if release, ok = c.server.takeSlots(c.req.Exclusive); !ok {
 			c.fail(wire.Failed{Failure: wire.FailBusy})
@@ -116,11 +123,12 @@ func (c *command) fail(failed wire.Failed) {
 	}
 	close(c.ended)
 	close(c.alone)
+	c.server.rest()
 	close(c.done)
 	c.server.out.send(wire.TypeFailed, failed.Append(nil))
 }
 
-// report tells the end, and retires the runner if children are left.
+// report sends the Exit, and ends the runner if children are left.
 func (c *command) report(release func()) {
 	exit := c.exit()
 	exit.Stdout = c.out[0].sent.Load()
@@ -138,13 +146,13 @@ func (c *command) report(release func()) {
 			p.r.Close()
 		}
 	}
-	// Before anybody is told: a host that hears of the end may close the stream,
-	// and with it ends this process.
+	// Before the Exit: a host that gets it may close the stream, which ends this process.
 	c.server.init.leave(left)
 	if c.job != nil && c.job.finished(exit) {
 		os.Exit(0)
 	}
 	release()
+	c.server.rest() // before the host gets the Exit, and sends the next request
 	close(c.done)
 	c.server.out.send(wire.TypeExit, exit.Append(nil))
 	if exit.Left > 0 {
@@ -155,7 +163,7 @@ func (c *command) report(release func()) {
 // exit is how the command ended and what it used, but for its output.
 func (c *command) exit() wire.Exit {
 	exit := wire.Exit{
-		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.births.end(),
+		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.count.end(),
 	}
 	if exit.Left = c.left(); exit.Left == 0 {
 		exit.CPU += cpu(&c.orphans)
@@ -167,8 +175,9 @@ func (c *command) exit() wire.Exit {
 		exit.Code = c.status.ExitStatus()
 	}
 	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
-		exit.OOM = c.server.oom.read() > c.oomKills
+		exit.OOM = c.ooms.claim()
 	}
+	exit.NoRoom = c.noRoom(exit)
 	return exit
 }
 
@@ -180,7 +189,7 @@ func (c *command) left() uint64 {
 		return 0
 	default:
 	}
-	if n := len(descendants(os.Getpid())); n > 0 {
+	if n := len(proc.Descendants(os.Getpid())); n > 0 {
 		return uint64(n)
 	}
 	// Either reap has not got that far yet, or one has forked behind the scan.
@@ -188,7 +197,7 @@ func (c *command) left() uint64 {
 	case <-c.alone:
 		return 0
 	case <-time.After(drainTime):
-		return uint64(max(1, len(descendants(os.Getpid()))))
+		return uint64(max(1, len(proc.Descendants(os.Getpid()))))
 	}
 }
 
@@ -212,7 +221,7 @@ func (c *command) reap() {
 		pid, err := unix.Wait4(-1, &status, options|unix.WALL, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // ECHILD: nobody is left
+		case err != nil: // ECHILD: no child is left
 			close(c.alone)
 			if options != 0 {
 				close(c.ended)
@@ -221,7 +230,7 @@ func (c *command) reap() {
 		case pid == c.pid:
 			c.status, c.usage = status, usage
 			options = unix.WNOHANG
-		case pid == 0: // somebody lives on
+		case pid == 0: // a child lives on
 			close(c.ended)
 			options = 0
 		default:
@@ -243,8 +252,11 @@ func (c *command) leader() int {
 
 // kill ends the command: SIGTERM to its group, and after grace SIGKILL to the
 // group and to every descendant until none is left. Only the first call counts.
-// It returns at once.
-func (c *command) kill(grace time.Duration) {
+// It returns at once. The command ends when nothing is left of it.
+func (c *command) kill(grace time.Duration) { c.end(wire.Kill{Grace: grace}) }
+
+// end is kill, with SIGINT first if that is asked for.
+func (c *command) end(kill wire.Kill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.killed != nil {
@@ -256,10 +268,10 @@ func (c *command) kill(grace time.Duration) {
 	default:
 	}
 	if c.pid == 0 {
-		c.early = &grace // the start looks at it
+		c.early = &kill // the start looks at it
 		return
 	}
-	c.beginKill(grace)
+	c.beginKill(kill)
 }
 
 // killIfAsked does what a kill has asked for while the command was starting.
@@ -271,36 +283,46 @@ func (c *command) killIfAsked() {
 	}
 }
 
-// beginKill needs mu.
-func (c *command) beginKill(grace time.Duration) {
+// beginKill is called with mu locked.
+func (c *command) beginKill(kill wire.Kill) {
 	c.killed = make(chan struct{})
 	go func() {
 		defer close(c.killed)
-		c.rung = c.climb(grace)
+		c.rung = c.climb(kill)
 	}()
 }
 
-func (c *command) climb(grace time.Duration) wire.Rung {
-	if grace > 0 {
-		_ = unix.Kill(-c.pid, unix.SIGTERM)
-		_ = unix.Kill(-c.pid, unix.SIGCONT) // a stopped process cannot take the TERM
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-c.alone:
-			return wire.RungTerm
-		case <-timer.C:
-		}
+func (c *command) climb(kill wire.Kill) wire.Rung {
+	ask := func(signal unix.Signal) bool {
+		_ = unix.Kill(-c.pid, signal)
+		_ = unix.Kill(-c.pid, unix.SIGCONT) // a stopped process cannot take the signal
+		return c.isAlone(kill.Grace)
+	}
+	if kill.Interrupt && ask(unix.SIGINT) {
+		return wire.RungInt
+	}
+	if kill.Grace > 0 && ask(unix.SIGTERM) {
+		return wire.RungTerm
 	}
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
-	gone := sweep(os.Getpid(), time.Now().Add(sweepTime), func() {})
-	// A leader that survives SIGKILL has no end to report: this waits, and the
-	// host's next rung is the container.
-	<-c.ended
-	if !gone {
-		return wire.RungStuck
-	}
+	c.server.freezer.uid = c.req.UID
+	s := sweeper{freezer: c.server.freezer, gone: c.isAlone}
+	// No Exit before nothing is left. A host that waits has the container as its next
+	// rung; for a job, or without a host, this is the last one.
+	s.run(time.Time{})
 	return wire.RungKill
+}
+
+// isAlone waits at most so long until no child is left, and reports whether none is.
+func (c *command) isAlone(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-c.alone:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // waitForKill waits until a kill that has begun has done its work.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // initSocket is where runners tell PID 1 that the host is there, and hand over
@@ -34,9 +33,8 @@ func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa
 // way to make room when nothing can be started any more. Its exit code says why it
 // has ended; an engine that has lost it says 0, which is none of ours.
 func runInit(args []string) (code int, err error) {
-	flags := flag.NewFlagSet("init", flag.ContinueOnError)
-	lease := flags.Duration("lease", 15*time.Second, "how long to live without contact")
-	if err := flags.Parse(args); err != nil {
+	var a wire.InitArgs
+	if err := wire.ParseArgs(args, &a); err != nil {
 		return 0, err
 	}
 	if err := harden(); err != nil {
@@ -47,41 +45,56 @@ func runInit(args []string) (code int, err error) {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGUSR2, unix.SIGTERM)
-	contact := make(chan struct{}, 1)
-	socket, err := listen(contact)
+	over := time.NewTimer(a.Lease)
+	socket, err := listen(func() { over.Reset(a.Lease) })
 	if err != nil {
 		return 0, err
 	}
 	defer socket.Close()
 
-	over := time.NewTimer(*lease)
+	freezer, err := openFreezer()
+	if err != nil {
+		return 0, err
+	}
+	freezer.uid = a.User
+	leftovers := sweeper{freezer: freezer, gone: reapFor}
 	for {
 		select {
 		case <-over.C:
 			return wire.ExitLeaseOver, nil
-		case <-contact:
-			over.Reset(*lease)
 		case sig := <-signals:
 			switch sig {
 			case unix.SIGTERM:
 				return wire.ExitStopped, nil
 			case unix.SIGUSR2:
-				sweep(os.Getpid(), time.Now().Add(sweepTime), reapAll)
+				leftovers.run(time.Now().Add(sweepTime))
 			}
 			reapAll()
 		}
 	}
 }
 
-// reapAll waits for every child that has ended. It never blocks.
-func reapAll() {
+// reapAll waits for every child that has ended, and reports whether none is left.
+// It never blocks.
+func reapAll() bool {
 	for {
-		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR), err == nil && pid > 0:
+		default:
+			return errors.Is(err, unix.ECHILD)
 		}
-		if err != nil || pid <= 0 {
-			return
+	}
+}
+
+// reapFor reaps what ends within so long, and reports whether no child is left.
+func reapFor(wait time.Duration) bool {
+	for deadline := time.Now().Add(wait); ; time.Sleep(minSweepPause / 2) {
+		if reapAll() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
 		}
 	}
 }
@@ -96,12 +109,17 @@ func openTmp() error {
 }
 
 // listen makes the state directory, the slots and the socket, and serves it.
-func listen(contact chan<- struct{}) (*os.File, error) {
+func listen(contact func()) (*os.File, error) {
 	if err := os.Mkdir(stateDir, 0o700); err != nil {
 		return nil, err
 	}
 	for i := range slots {
 		if err := os.WriteFile(slotPath(i), nil, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range []string{freezeLock, oomClaims} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +147,7 @@ func listen(contact chan<- struct{}) (*os.File, error) {
 
 // receive takes one message: any is a contact, and the descriptors in it are
 // pipes to drain. It reports false when there is none yet.
-func receive(fd int, contact chan<- struct{}) bool {
+func receive(fd int, contact func()) bool {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(2*4))
 	_, n, _, _, err := unix.Recvmsg(fd, b[:], oob, unix.MSG_CMSG_CLOEXEC)
@@ -139,10 +157,7 @@ func receive(fd int, contact chan<- struct{}) bool {
 	if err != nil {
 		return true
 	}
-	select {
-	case contact <- struct{}{}:
-	default:
-	}
+	contact()
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil {
 		return true

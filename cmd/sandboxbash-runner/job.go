@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -13,17 +14,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// job is what a command has beside it that may go on without its host. What it
-// writes is spooled to a file before it is framed. When it is handed over, the
-// runner stops framing, gives back the command's slot, keeps the timeout and the
-// lease itself, and writes the end down instead of telling it.
+// job makes a command one that may go on without its host. What the command writes is
+// spooled to a file before it is framed. When the command is handed over, the runner
+// stops framing, gives back the command's slot, keeps the timeout and the lease itself,
+// and records the end in a file instead of sending it.
+//
+//	phase       until                                      then
+//	attached    the hand-over is done                      handedOver; Detached was the last frame
+//	attached    the command has ended, or did not start    over; a hand-over is too late
+//	handedOver  the command has ended                      the process exits
 type job struct {
 	c     *command
 	ask   wire.Job
-	dir   jobDir
+	dir   jobs.Dir
 	lease time.Duration
 	spool *spool
 
@@ -42,18 +49,18 @@ type job struct {
 	locks []*os.File // guarded by mu; the .job and those before it, locked as long as this process lives
 	end   *os.File   // guarded by mu; the .end to be, with its room on the disk
 
-	ending atomic.Uint64 // a wire.Ending: by whose will it was killed first
+	ending atomic.Uint64 // a wire.Ending: why it was killed first
 }
 
 type phase int
 
 const (
 	attached   phase = iota // the host waits for the command
-	handedOver              // nobody does
+	handedOver              // the runner keeps it
 	over                    // it has ended, or was not started
 )
 
-func newJob(c *command, ask wire.Job, dir jobDir, lease time.Duration) *job {
+func newJob(c *command, ask wire.Job, dir jobs.Dir, lease time.Duration) *job {
 	j := &job{
 		c: c, ask: ask, dir: dir, lease: lease,
 		begun: make(chan struct{}), decided: make(chan struct{}),
@@ -65,7 +72,7 @@ func newJob(c *command, ask wire.Job, dir jobDir, lease time.Duration) *job {
 // prepare makes room for the output, and for a background job its record: what
 // cannot be kept is not started.
 func (j *job) prepare() (wire.Failed, bool) {
-	f, err := j.dir.create(logSuffix)
+	f, err := j.dir.Create(jobs.LogSuffix)
 	if err != nil {
 		return failedJob(err), false
 	}
@@ -89,56 +96,44 @@ func failedJob(err error) wire.Failed {
 // claim makes the command a job: it takes an id, writes the record, and gives the
 // output its name. It needs mu.
 func (j *job) claim() (wire.Failed, bool) {
-	unlock, err := j.dir.lock()
+	unlock, err := j.dir.Lock()
 	if err != nil {
 		return failedJob(err), false
 	}
 	defer unlock()
-	_ = j.dir.tidy(j.ask.Keep) // what it cannot remove it removes the next time
-	running, err := j.dir.running()
+	_ = j.dir.Tidy(j.ask.Keep) // what it cannot remove it removes the next time
+	running, err := j.dir.Running()
 	if err != nil {
 		return failedJob(err), false
 	}
 	if j.ask.Most > 0 && uint64(running) >= j.ask.Most {
 		return wire.Failed{Failure: wire.FailJobLimit}, false
 	}
-	if j.id, err = j.dir.free(); err != nil {
+	if j.id, err = j.dir.Free(); err != nil {
 		return failedJob(err), false
 	}
 	// Room for the end now: it must be writable on a full disk.
-	if j.end, err = j.dir.create(endSuffix); err != nil {
+	if j.end, err = j.dir.Create(jobs.EndSuffix); err != nil {
 		return failedJob(err), false
 	}
 	if _, err = j.end.Write(make([]byte, wire.MaxRecord)); err == nil {
 		err = j.record()
 	}
 	if err == nil {
-		err = errors.Join(j.spool.f.Chmod(0o644), os.Rename(j.spool.f.Name(), j.dir.path(j.id+logSuffix)))
+		err = errors.Join(j.spool.f.Chmod(0o644), os.Rename(j.spool.f.Name(), j.dir.Path(j.id+jobs.LogSuffix)))
 	}
 	if err != nil {
 		_ = os.Remove(j.end.Name())
-		_ = j.dir.remove(j.id)
+		_ = j.dir.Remove(j.id)
 		return failedJob(err), false
 	}
 	return wire.Failed{}, true
 }
 
-// running counts the jobs that have not ended.
-func (d jobDir) running() (int, error) {
-	ids, err := d.ids()
-	n := 0
-	for _, id := range ids {
-		if d.alive(id) {
-			n++
-		}
-	}
-	return n, err
-}
-
 // record writes the job's record as it is known by now. Readers see the old one
 // or the new, and either is locked.
 func (j *job) record() error {
-	f, err := j.dir.create(jobSuffix)
+	f, err := j.dir.Create(jobs.JobSuffix)
 	if err != nil {
 		return err
 	}
@@ -150,12 +145,12 @@ func (j *job) record() error {
 		start.Started = time.Now()
 	}
 	if _, err = f.Write(start.Seal(j.ask.Key)); err == nil {
-		err = os.Rename(f.Name(), j.dir.path(j.id+jobSuffix))
+		err = os.Rename(f.Name(), j.dir.Path(j.id+jobs.JobSuffix))
 	}
 	if err != nil {
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	// The one before stays locked: somebody may just be looking at it.
+	// The file before stays locked: another process may be reading it just now.
 	j.locks = append(j.locks, f)
 	return nil
 }
@@ -170,7 +165,7 @@ func (j *job) abandon() {
 	j.spool.f.Close()
 	if j.id != "" {
 		_ = os.Remove(j.end.Name())
-		_ = j.dir.remove(j.id)
+		_ = j.dir.Remove(j.id)
 		j.id = ""
 	}
 }
@@ -279,8 +274,8 @@ func (j *job) outlives() bool {
 	return j.phase == handedOver
 }
 
-// finished ends the job if it is one, and reports whether: then nobody is to be
-// told. It is called when no more output comes.
+// finished records the end of a command that was handed over, and reports whether it
+// was: then there is no Exit to send. It is called when no more output comes.
 func (j *job) finished(exit wire.Exit) bool {
 	j.mu.Lock()
 	handed := j.phase == handedOver
@@ -294,8 +289,9 @@ func (j *job) finished(exit wire.Exit) bool {
 	}
 	end := wire.JobEnd{
 		ID: j.id, Tag: j.ask.Tag, Code: exit.Code, Signal: exit.Signal, Rung: exit.Rung, OOM: exit.OOM, Left: exit.Left,
-		CPU: exit.CPU, MaxRSS: exit.MaxRSS, Processes: exit.Processes, Elapsed: time.Since(j.started), Ended: time.Now(), Clock: clock(),
+		CPU: exit.CPU, MaxRSS: exit.MaxRSS, Processes: exit.Processes, Elapsed: time.Since(j.started), Ended: time.Now(), Clock: jobs.Clock(),
 		Written: j.spool.written, Kept: j.spool.kept, Full: j.spool.full,
+		NoRoom: exit.NoRoom,
 	}
 	if exit.Rung != wire.RungNone {
 		end.Ending = wire.Ending(j.ending.Load())
@@ -305,7 +301,7 @@ func (j *job) finished(exit wire.Exit) bool {
 	}
 	j.write(end)
 	j.c.server.init.contact() // the lease begins at the end
-	// Behind the end: whoever has seen none has seen only output.
+	// After the record of the end: a reader that has seen no end has seen only output.
 	j.spool.sign(end)
 	return true
 }
@@ -317,7 +313,7 @@ func (j *job) write(end wire.JobEnd) {
 		return
 	}
 	if j.end.Truncate(int64(len(sealed))) == nil {
-		_ = os.Rename(j.end.Name(), j.dir.path(j.id+endSuffix))
+		_ = os.Rename(j.end.Name(), j.dir.Path(j.id+jobs.EndSuffix))
 	}
 }
 
@@ -332,8 +328,9 @@ type spool struct {
 	full    bool   // guarded by mu until the pumps have ended; the disk took no more
 }
 
-// write keeps what it may and counts the rest. What it has once dropped nothing
-// follows. It never fails: the output's end is no end of the command.
+// write keeps what it may and counts the rest. Nothing is kept
+// behind the first byte that was dropped. It never fails: a full file does not end the
+// command.
 func (s *spool) write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,4 +357,25 @@ func (s *spool) sign(end wire.JobEnd) {
 	}
 	_, _ = s.f.WriteString(text + end.Completion())
 	s.f.Close()
+}
+
+// maxQuery bounds an encoded wire.JobQuery in bytes.
+const maxQuery = 16 << 10
+
+// answerJobs answers one question about the jobs of the session. It runs as uid 0: the
+// directory is uid 0's.
+func answerJobs(in io.Reader, out io.Writer) error {
+	// In profile dev commands have this uid, and may trace.
+	if err := hide(); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxQuery))
+	if err != nil {
+		return err
+	}
+	q, err := wire.ParseJobQuery(b)
+	if err != nil {
+		return err
+	}
+	return jobs.Dir(wire.JobsDir).Answer(q, out)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 func newSpool(t *testing.T, limit uint64) (*spool, string) {

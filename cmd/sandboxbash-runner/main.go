@@ -1,30 +1,41 @@
 //go:build linux
 
-// Command sandboxbash-runner is the program inside a session's container. It is
-// static, needs nothing of the image, and is the only code of ours that runs
-// beside hostile code.
+// Command sandboxbash-runner is the program inside a session's container. It is static
+// and needs nothing of the image. This package is the part that runs as uid 0 in the same
+// container as hostile commands; the verbs that run no commands are in internal/runner.
 //
-//	runner init --lease 15s   PID 1: reaps, keeps the lease
+//	runner init …             PID 1: reaps, keeps the lease
 //	runner serve              runs commands that the host sends as frames on stdio
 //	runner pty                runs one command on the exec's terminal
-//	runner clear DIR          empties a directory, as uid 0 of a container made for it
 //	runner attend             carries frames between the host and a terminal's runner
-//	runner jobs               answers a question about jobs, as uid 0
-//	runner home               makes the session user's home, as that user
-//	runner posture PATH…      reports what confines it, as the session's user
-//	runner push DIR           unpacks a tar stream, as the session's user
-//	runner pull PATH          packs a tar stream, as the session's user
+//	runner jobs               answers a query about jobs
+//	runner push USER DIR      unpacks a tar stream with the rights of the session's user
+//	runner pull USER PATH     packs a tar stream with the rights of the session's user
+//	runner home               prepares the home of the session's user
+//	runner posture PATH…      reports what confines it
 //	runner ps                 lists processes
-//	runner terms              tells which kinds of terminals the image knows
+//	runner survey TIME DIR…   reports how much is in directories, and whether it has changed
+//	runner terms              reports which kinds of terminals the image knows
+//	runner accounts …         copies the image's /etc, and names the session's user in it
+//	runner clear DIR          empties a directory
 //
-// init, serve, pty, attend and jobs run as uid 0 with CAP_KILL, CAP_SETUID and CAP_SETGID and are
-// are not dumpable; everything else runs as the session's user. Argument lists are
-// constant: what a command is travels in the stream, never in an argument.
+// init, serve, pty, attend, jobs, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
+// and CAP_SETGID at most, and are not dumpable; push and pull act for the session's user.
+// accounts runs as uid 0 of a container that was made for it, as clear and survey also do.
+// All others run as the session's user. Package wire says
+// what each verb's arguments are: the engine logs them, so what a command is travels in
+// the stream.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+
+	"github.com/sandboxbash/sandboxbash/internal/runner/prepare"
+	"github.com/sandboxbash/sandboxbash/internal/runner/user"
+	"github.com/sandboxbash/sandboxbash/internal/transfer"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // exitUsage is EX_USAGE of sysexits(3).
@@ -36,50 +47,60 @@ func run(args []string) int {
 	if len(args) == 0 {
 		return usage()
 	}
-	verb, rest := args[0], args[1:]
-	var err error
-	switch verb {
-	case "init":
-		var code int
-		if code, err = runInit(rest); err == nil {
-			return code
-		}
-	case "serve":
-		err = serve(os.Stdin, os.Stdout)
-	case "pty":
-		var code int
-		if code, err = runTerminal(); err == nil {
-			return code
-		}
-	case "attend":
-		err = attend(os.Stdin, os.Stdout)
-	case "clear":
-		err = clearDir(rest)
-	case "home":
-		err = settleHome()
-	case "jobs":
-		err = jobs(os.Stdin, os.Stdout)
-	case "posture":
-		err = posture(os.Stdout, rest)
-	case "push":
-		err = push(rest, os.Stdin, os.Stdout)
-	case "pull":
-		err = pull(rest, os.Stdout)
-	case "ps":
-		err = listProcesses(os.Stdout)
-	case "terms":
-		err = knownTerms(os.Stdin, os.Stdout)
-	default:
+	code, err := dispatch(wire.Verb(args[0]), args[1:])
+	switch {
+	case errors.Is(err, errUsage):
 		return usage()
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "runner %s: %v\n", verb, err)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "runner %s: %v\n", args[0], err)
+		if _, ok := errors.AsType[transfer.MissingError](err); ok {
+			return wire.ExitNoInput
+		}
 		return 1
 	}
-	return 0
+	return code
+}
+
+// errUsage is the error of a verb that does not exist.
+var errUsage = errors.New("unknown verb")
+
+func dispatch(verb wire.Verb, args []string) (code int, err error) {
+	switch verb {
+	case wire.VerbInit:
+		return runInit(args)
+	case wire.VerbServe:
+		err = serve(os.Stdin, os.Stdout)
+	case wire.VerbPTY:
+		return runTerminal()
+	case wire.VerbAttend:
+		err = attend(os.Stdin, os.Stdout)
+	case wire.VerbJobs:
+		err = answerJobs(os.Stdin, os.Stdout)
+	case wire.VerbPush:
+		err = user.Push(args, os.Stdin, os.Stdout)
+	case wire.VerbPull:
+		err = user.Pull(args, os.Stdout)
+	case wire.VerbAccounts:
+		return prepare.Accounts(args)
+	case wire.VerbClear:
+		err = prepare.Clear(args)
+	case wire.VerbHome:
+		err = user.Home()
+	case wire.VerbPosture:
+		err = user.Posture(os.Stdout, args)
+	case wire.VerbPS:
+		err = user.Processes(os.Stdout)
+	case wire.VerbSurvey:
+		err = user.Survey(args, os.Stdout)
+	case wire.VerbTerms:
+		err = user.Terms(os.Stdin, os.Stdout)
+	default:
+		err = errUsage
+	}
+	return 0, err
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|attend|clear|home|jobs|posture|push|pull|ps|terms")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|jobs|posture|push|pull|ps|survey|terms")
 	return exitUsage
 }

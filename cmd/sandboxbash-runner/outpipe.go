@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // outPipe carries one of a command's streams.
@@ -65,8 +65,7 @@ func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 	}
 }
 
-// Small output waits a moment, which costs nobody anything that he could see:
-// most often the command ends meanwhile, and its last output and its end travel
+// Small output waits for a moment too short to notice: most often the command ends meanwhile, and its last output and its end travel
 // together; else more output comes, and many small frames become few.
 const (
 	smallChunk = 4 << 10 // bytes

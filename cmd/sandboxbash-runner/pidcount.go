@@ -14,8 +14,9 @@ import (
 // container: the last field of /proc/loadavg, as proc(5) has it. Ids are given out
 // in order, to processes and to threads, until they begin again.
 type pidCounter struct {
-	f   *os.File // nil where there is none
-	max uint64   // ids in one round
+	f    *os.File // nil where there is none
+	max  uint64   // the largest id and one
+	stat string   // proc_stat(5)
 }
 
 // reservedPids is where the kernel begins again: RESERVED_PIDS of its pid.c.
@@ -32,7 +33,7 @@ func openPidCounter() *pidCounter {
 		f.Close()
 		return &pidCounter{}
 	}
-	return &pidCounter{f: f, max: n}
+	return &pidCounter{f: f, max: n, stat: "/proc/stat"}
 }
 
 // read returns the last id, or 0 if this kernel does not tell.
@@ -55,16 +56,38 @@ func parseLastPid(b []byte) uint64 {
 }
 
 // fastest is how long the giving out of one id takes at least: a fork takes five
-// times as long on the machines of today. It tells how often to look, so that no
-// round of ids goes by unseen.
+// times as long on the machines of today. In less than a round's time no round of
+// ids can go by unseen.
 const fastest = 5 * time.Microsecond
 
-// every is the time between two looks.
+// round is how many ids the kernel gives out before it begins again.
+func (p *pidCounter) round() uint64 { return p.max - reservedPids }
+
+// every is the longest time between two looks that needs no other proof that no
+// round went by.
 func (p *pidCounter) every() time.Duration {
-	return min(time.Duration(p.max-reservedPids)*fastest/2, 10*time.Second)
+	return min(time.Duration(p.round())*fastest/2, slowest)
 }
 
-// since is how many ids have been given out from one look to the next.
+// slowest is the longest time between two looks: a command that sleeps costs next
+// to nothing.
+const slowest = 10 * time.Second
+
+// forks returns how many processes and threads the whole machine has made since its
+// start, or 0 if this kernel does not tell. It bounds how many ids a container can
+// have given out.
+func (p *pidCounter) forks() uint64 {
+	b, err := os.ReadFile(p.stat)
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(b, []byte("\nprocesses "))
+	text, _, _ := bytes.Cut(rest, []byte{'\n'})
+	n, _ := strconv.ParseUint(string(text), 10, 64)
+	return n
+}
+
+// since is how many ids have been given out between two samples.
 func (p *pidCounter) since(last, now uint64) uint64 {
 	if now >= last {
 		return now - last
@@ -72,54 +95,104 @@ func (p *pidCounter) since(last, now uint64) uint64 {
 	return p.max - min(last, p.max) + now - min(now, reservedPids)
 }
 
-// births counts the processes and threads that begin in the container from its
-// making on: those of one command, and those of whatever else runs meanwhile.
-type births struct {
+// processCount counts the processes and threads that start in the container: those of
+// one command, and of anything else that runs meanwhile. The kernel gives out process
+// ids in rounds, so the count is right only if less than a round goes by between two
+// samples. It samples rarely while few processes start on the machine.
+type processCount struct {
 	counter *pidCounter
-	timer   *time.Timer
 
 	mu    sync.Mutex
-	last  uint64 // guarded by mu; 0: nobody knows
-	total uint64 // guarded by mu
+	timer *time.Timer   // guarded by mu; nil if nothing is counted
+	last  uint64        // guarded by mu; 0: unknown
+	also  func()        // guarded by mu; called at each sample, if not nil
+	total uint64        // guarded by mu
+	at    time.Time     // guarded by mu; when the last sample was taken
+	pause time.Duration // guarded by mu; until the next
+	forks uint64        // guarded by mu; forks of the machine at the last sample; 0 if unknown
 }
 
-// count begins to count. The count's end must be asked for.
-func (p *pidCounter) count() *births {
-	b := &births{counter: p, last: p.read()}
+// count starts to count. The caller must call end.
+func (p *pidCounter) count() *processCount {
+	b := &processCount{counter: p, last: p.read(), at: time.Now(), pause: p.every()}
 	if b.last > 0 {
-		b.timer = time.AfterFunc(p.every(), b.look)
+		b.mu.Lock() // sample may run before the timer is set
+		b.timer = time.AfterFunc(b.pause, b.sample)
+		b.mu.Unlock()
 	}
 	return b
 }
 
-func (b *births) look() {
+// onSample also calls a function at each sample. It must not block.
+func (b *processCount) onSample(also func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add()
-	if b.timer != nil {
-		b.timer.Reset(b.counter.every())
+	b.also = also
+}
+
+func (b *processCount) sample() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer == nil {
+		return
+	}
+	forks := b.counter.forks()
+	b.add(forks)
+	if b.also != nil {
+		b.also()
+	}
+	b.schedule(forks)
+	b.forks = forks
+	if b.last > 0 {
+		b.timer.Reset(b.pause)
 	}
 }
 
-// add needs mu.
-func (b *births) add() {
-	now := b.counter.read()
+// schedule sets the pause so that at the machine's present rate only a part of a
+// round goes by in it. It is called with mu locked.
+func (b *processCount) schedule(forks uint64) {
+	least := b.counter.every()
+	if forks == 0 { // only time can tell
+		b.pause = least
+		return
+	}
+	longest := min(2*b.pause, slowest)
+	if made := forks - min(b.forks, forks); b.forks > 0 && made > 0 {
+		longest = min(longest, time.Duration(float64(b.pause)*float64(b.counter.round())/8/float64(made)))
+	}
+	b.pause = max(least, longest)
+}
+
+// add is called with mu locked. forks is the machine's count; 0 if it was not asked.
+func (b *processCount) add(forks uint64) {
+	now, at := b.counter.read(), time.Now()
 	if b.last == 0 || now == 0 {
 		b.last, b.total = 0, 0
 		return
 	}
-	b.total += b.counter.since(b.last, now)
-	b.last = now
+	n := b.counter.since(b.last, now)
+	// Where only the timer proves it, the timer may be late, but not by so much that a
+	// round could have gone by: that is a fork every 10 µs.
+	if at.Sub(b.at) > 4*b.counter.every() && (b.forks == 0 || forks < b.forks+n || forks-b.forks-n >= b.counter.round()) {
+		b.last, b.total = 0, 0 // a round may have gone by unseen
+		return
+	}
+	b.total += n
+	b.last, b.at = now, at
 }
 
 // end stops counting and returns the count; 0 if this kernel does not tell.
-func (b *births) end() uint64 {
+func (b *processCount) end() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer != nil {
 		b.timer.Stop()
 		b.timer = nil
 	}
-	b.add()
+	var forks uint64
+	if b.forks > 0 && time.Since(b.at) > b.counter.every() { // it takes a moment on large machines
+		forks = b.counter.forks()
+	}
+	b.add(forks)
 	return b.total
 }

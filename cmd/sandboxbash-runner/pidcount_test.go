@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 func TestParseLastPid(t *testing.T) {
@@ -46,8 +47,8 @@ func TestPidsSince(t *testing.T) {
 	}
 }
 
-// TestBirths counts processes that this test starts, beside which others may.
-func TestBirths(t *testing.T) {
+// TestProcessCount counts processes that this test starts; others may start too.
+func TestProcessCount(t *testing.T) {
 	t.Parallel()
 	p := openPidCounter()
 	if p.f == nil {
@@ -60,9 +61,9 @@ func TestBirths(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.look() // as its timer would
+	b.sample() // as its timer would
 	if got := b.end(); got < n {
-		t.Errorf("%d births counted; want at least %d", got, n)
+		t.Errorf("%d processes counted; want at least %d", got, n)
 	}
 }
 
@@ -83,11 +84,83 @@ func TestBirthsRound(t *testing.T) {
 	defer f.Close()
 	b := (&pidCounter{f: f, max: 32768}).count()
 	set(20000)
-	b.look()
+	b.sample()
 	set(32100)
-	b.look()
+	b.sample()
 	set(300)
 	if got, want := b.end(), uint64(768+19700+12100+668); got != want {
 		t.Errorf("end() = %d; want %d", got, want)
+	}
+}
+
+// What the whole machine has made tells whether a round of ids can have gone by
+// unseen between two looks that are far apart.
+func TestBirthsProof(t *testing.T) {
+	t.Parallel()
+	const round = 32768 - reservedPids
+	tests := []struct {
+		name       string
+		forks      []uint64 // of the machine, at the first sample and at the end; 0: unknown
+		last, want uint64
+	}{
+		{"a quiet machine", []uint64{1000, 1010}, 1010, 10},
+		{"a busy machine", []uint64{1000, 1000 + round}, 1010, 10},
+		{"a round may be missing", []uint64{1000, 1010 + round}, 1010, 0},
+		{"fewer than the container's", []uint64{1000, 1009}, 1010, 0},
+		{"nothing known", []uint64{0, 0}, 1010, 0},
+		{"known once", []uint64{1000, 0}, 1010, 0},
+	}
+	for _, tt := range tests {
+		dir := t.TempDir()
+		write := func(name, text string) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set := func(last, forks uint64) {
+			write("loadavg", "0.0 0.0 0.0 1/1 "+strconv.FormatUint(last, 10)+"\n")
+			text := "cpu 1 2 3\nbtime 5\n"
+			if forks > 0 {
+				text += "processes " + strconv.FormatUint(forks, 10) + "\nprocs_running 1\n"
+			}
+			write("stat", text)
+		}
+		set(1000, tt.forks[0])
+		f, err := os.Open(filepath.Join(dir, "loadavg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		b := (&pidCounter{f: f, max: 32768, stat: filepath.Join(dir, "stat")}).count()
+		b.sample()
+		b.mu.Lock()
+		b.timer.Stop()
+		b.at = b.at.Add(-time.Hour)
+		b.mu.Unlock()
+		set(tt.last, tt.forks[1])
+		if got := b.end(); got != tt.want {
+			t.Errorf("%s: end() = %d; want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A command under which nothing begins is looked at ever more rarely.
+func TestBirthsSchedule(t *testing.T) {
+	t.Parallel()
+	p := &pidCounter{max: 32768}
+	b := &processCount{counter: p, pause: p.every(), forks: 1000}
+	for range 10 {
+		b.schedule(1000)
+	}
+	if b.pause != slowest {
+		t.Errorf("after quiet looks the pause is %s; want %s", b.pause, slowest)
+	}
+	b.schedule(1000 + 8*p.round())
+	if want := slowest / 64; b.pause != want {
+		t.Errorf("after eight rounds of the machine the pause is %s; want %s", b.pause, want)
+	}
+	b.schedule(0)
+	if b.pause != p.every() {
+		t.Errorf("without word the pause is %s; want %s", b.pause, p.every())
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // stateDir is where PID 1 and the runners meet: a directory of uid 0 on the
@@ -25,14 +26,13 @@ const stateDir = "/run/sandboxbash"
 // blocks three at a time; the rest is for the runtime's own.
 const spareThreads = 16
 
-// harden prepares PID 1 and the serving runners for life beside hostile code.
+// harden prepares PID 1 and the serving runners for life in a container with hostile
+// code.
 func harden() error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(20)
-	// Not dumpable: no process, whatever its uid, reads this one's memory,
-	// environment or file descriptors without CAP_SYS_PTRACE, which nobody has.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
+	if err := hide(); err != nil {
+		return err
 	}
 	// The image's /etc/group decides nothing.
 	if err := syscall.Setgroups(nil); err != nil {
@@ -60,8 +60,8 @@ func limitOpenFiles() error {
 }
 
 // adoptOrphans keeps whatever this process starts below it, however often it
-// forks or starts sessions. A kernel that cannot is no place for commands: what
-// double forks would outlive its timeout unseen.
+// forks or starts sessions. Without that, a command that
+// double forks could outlive its timeout unseen.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("the kernel that this runtime shows to containers cannot give a process the orphans among its descendants "+
@@ -142,5 +142,6 @@ func as(uid, gid uint32, fn func() error) error {
 	// Back to 0 always works for a thread whose real uid is 0.
 	unix.Setfsuid(0)
 	unix.Setfsgid(0)
-	return err
+	// A change of the uid gives a process the machine's default of being dumpable.
+	return errors.Join(err, hide())
 }

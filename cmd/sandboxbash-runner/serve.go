@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/runner/shells"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // server runs one command at a time for the host at the other end of stdio.
@@ -25,18 +25,24 @@ type server struct {
 	pids *pidCounter
 	kids *oomScore
 
+	forker  *forker
+	freezer *freezer
+
 	slot   [slots]*os.File
-	shells map[string]shell
+	shells map[string]shells.Shell
 	room   [2][]byte // for the output of a command, reused
 
+	tmpfs    sync.Once
+	inMemory []string // writable file systems in memory; by tmpfs
+
 	lease time.Duration
-	watch *time.Timer // runs out when the host has been silent for a lease
+	watch *time.Timer // runs out when the host has been silent for too long
 
 	command *command // the last one; nil before the first
 	request []byte   // the parts of a Request so far
 }
 
-// serve speaks the protocol of exec/wire until the host goes away or a command
+// serve speaks the protocol of internal/wire until the host goes away or a command
 // leaves children behind. It returns nil in both cases.
 func serve(stdin, stdout *os.File) error {
 	if err := harden(); err != nil {
@@ -80,18 +86,27 @@ func serve(stdin, stdout *os.File) error {
 
 // newServer opens what every command needs. Standard streams are not touched.
 func newServer() (*server, error) {
-	s := &server{oom: openOOMCounter(), pids: openPidCounter(), shells: findShells(), lease: time.Minute}
+	s := &server{pids: openPidCounter(), shells: shells.Find(), lease: time.Minute}
 	err := limitOpenFiles()
 	if err != nil {
 		return nil, err
 	}
+	if s.oom, err = openOOMCounter(); err != nil {
+		return nil, err
+	}
 	if s.kids, err = openOOMScore(); err != nil {
+		return nil, err
+	}
+	if s.forker, err = newForker(); err != nil {
 		return nil, err
 	}
 	if s.init, err = dialInit(); err != nil {
 		return nil, err
 	}
 	s.init.contact()
+	if s.freezer, err = openFreezer(); err != nil {
+		return nil, err
+	}
 	for i := range s.slot {
 		if s.slot[i], err = os.OpenFile(slotPath(i), os.O_RDONLY, 0); err != nil {
 			return nil, err
@@ -100,7 +115,7 @@ func newServer() (*server, error) {
 	return s, nil
 }
 
-func (s *server) has(shell string) bool { return s.shells[shell].file != "" }
+func (s *server) has(shell string) bool { return s.shells[shell].File != "" }
 
 // attach gives the server the pipes to the host.
 func (s *server) attach(stdin, stdout *os.File) error {
@@ -120,32 +135,6 @@ func (s *server) attach(stdin, stdout *os.File) error {
 	return nil
 }
 
-// shell is a shell of the image.
-type shell struct {
-	name string // its path as people know it: its argv[0]
-	file string // behind all links, so that a start need not follow them
-}
-
-// findShells looks where images keep their shells. The image's PATH is not
-// asked: it may be broken, or a lure.
-func findShells() map[string]shell {
-	found := map[string]shell{}
-	for _, name := range []string{"bash", "sh"} {
-		for _, dir := range []string{"/bin", "/usr/bin", "/usr/local/bin"} {
-			path := filepath.Join(dir, name)
-			file, err := filepath.EvalSymlinks(path)
-			if err != nil {
-				continue
-			}
-			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-				found[name] = shell{name: path, file: file}
-				break
-			}
-		}
-	}
-	return found
-}
-
 // read handles the host's frames until the stream ends.
 func (s *server) read() error {
 	for {
@@ -157,6 +146,29 @@ func (s *server) read() error {
 		if err := s.handle(kind, payload); err != nil {
 			return err
 		}
+		if !s.busy() {
+			s.rest()
+		}
+	}
+}
+
+// busy reports whether a command runs. It is for the reader of frames.
+func (s *server) busy() bool {
+	if s.command == nil {
+		return false
+	}
+	select {
+	case <-s.command.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// rest has the host be silent for longer: nothing runs.
+func (s *server) rest() {
+	if s.watch != nil { // a terminal's server has none
+		s.watch.Reset(max(s.lease, wire.IdleLease))
 	}
 }
 
@@ -171,7 +183,6 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 			return fmt.Errorf("%w: open version %d, lease %s", wire.ErrFrame, open.Version, open.Lease)
 		}
 		s.lease = open.Lease
-		s.watch.Reset(s.lease)
 		s.init.contact()
 	case wire.TypePing:
 		s.init.contact()
@@ -198,7 +209,7 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 			return err
 		}
 		if s.command != nil && s.command.req.Seq == kill.Seq {
-			s.command.kill(kill.Grace)
+			s.command.end(kill)
 		}
 	case wire.TypeDetach:
 		detach, err := wire.ParseDetach(payload)
@@ -209,25 +220,23 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 			go c.job.handOver() // closes decided
 		}
 	default:
-		return fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
+		if !kind.Optional() {
+			return fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
+		}
 	}
 	return nil
 }
 
 // start begins the command that has been requested. Whether it works or not,
-// the host is told by one Exit or one Failed.
+// the host gets one Exit or one Failed.
 func (s *server) start() error {
 	req, err := wire.ParseRequest(s.request)
 	s.request = nil // a script of megabytes must not stay
 	if err != nil {
 		return err
 	}
-	if s.command != nil {
-		select {
-		case <-s.command.done:
-		default:
-			return fmt.Errorf("%w: a command is running", wire.ErrFrame)
-		}
+	if s.busy() {
+		return fmt.Errorf("%w: a command is running", wire.ErrFrame)
 	}
 	s.init.contact()
 	s.command = newCommand(s, req)
@@ -313,7 +322,7 @@ func (w *frameWriter) put(b []byte) {
 }
 
 // limit bounds the time that writes may take from now on, those under way
-// included. 0 is no bound.
+// included. 0 means that there is no bound.
 func (w *frameWriter) limit(d time.Duration) {
 	var until time.Time
 	if d > 0 {

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // maxArgument is the longest single argument of execve with its closing NUL:
@@ -31,16 +30,17 @@ func (c *command) start() (wire.Failed, bool) {
 		if !c.server.has(c.req.Shell) {
 			return wire.Failed{Failure: wire.FailNoShell, Detail: c.req.Shell}, false
 		}
-		path = c.server.shells[c.req.Shell].file
+		path = c.server.shells[c.req.Shell].File
 	}
 	child, err := c.openFiles()
 	defer closeAll(child)
 	if err != nil {
 		return failedErrno(err), false
 	}
-	c.oomKills, c.births = c.server.oom.read(), c.server.pids.count()
+	c.ooms, c.count = c.server.oom.watch(), c.server.pids.count()
+	c.count.onSample(c.ooms.sample)
 	if err = c.fork(path, child); err != nil {
-		c.births.end()
+		c.count.end()
 	}
 	c.req.Script = nil // a script of megabytes must not stay
 	if err != nil {
@@ -62,16 +62,25 @@ func (c *command) fork(path string, child []*os.File) error {
 	if err := c.server.kids.raise(); err != nil {
 		return fmt.Errorf("raise oom_score_adj: %w", err)
 	}
-	pid, err := syscall.ForkExec(path, c.argv(), &syscall.ProcAttr{
-		Env:   c.req.Env,
-		Files: fds,
-		Sys: &syscall.SysProcAttr{
-			Setsid: true,
-			// The supplementary groups were emptied by harden and are inherited.
-			Setctty:    c.onTerminal, // its standard input
-			Credential: &syscall.Credential{Uid: c.req.UID, Gid: c.req.GID, NoSetGroups: true},
-		},
-	})
+	fork := func() (int, error) {
+		return syscall.ForkExec(path, c.argv(), &syscall.ProcAttr{
+			Env:   c.req.Env,
+			Files: fds,
+			Sys: &syscall.SysProcAttr{
+				Setsid: true,
+				// The supplementary groups were emptied by harden and are inherited.
+				Setctty:    c.onTerminal, // its standard input
+				Credential: &syscall.Credential{Uid: c.req.UID, Gid: c.req.GID, NoSetGroups: true},
+			},
+		})
+	}
+	var pid int
+	var err error
+	if c.trusted() {
+		pid, err = fork()
+	} else {
+		pid, err = c.server.forker.do(fork)
+	}
 	if restoreErr := c.server.kids.restore(); restoreErr != nil && err == nil {
 		// This runner would be the kernel's first choice from now on. The host
 		// sees it end, and what it has started with it.
@@ -94,7 +103,7 @@ func (c *command) argv() []string {
 		return append([]string{filepath.Base(c.req.Path)}, c.req.Args...)
 	}
 	// With its full path bash need not look itself up in PATH.
-	argv := []string{c.server.shells[c.req.Shell].name}
+	argv := []string{c.server.shells[c.req.Shell].Name}
 	if c.req.Shell == "bash" {
 		argv = append(argv, "--noprofile", "--norc")
 	}
@@ -262,45 +271,6 @@ func failedErrno(err error) wire.Failed {
 func errno(err error) int {
 	if e, ok := errors.AsType[unix.Errno](err); ok {
 		return int(e)
-	}
-	return 0
-}
-
-// oomCounter reads how often the kernel has killed in this container's memory
-// cgroup.
-type oomCounter struct{ f *os.File }
-
-// openOOMCounter finds the counter: cgroup v2, else v1. Without one nothing is
-// ever called an OOM kill.
-func openOOMCounter() *oomCounter {
-	for _, path := range []string{
-		"/sys/fs/cgroup/memory.events",
-		"/sys/fs/cgroup/memory/memory.oom_control",
-	} {
-		if f, err := os.Open(path); err == nil {
-			return &oomCounter{f: f}
-		}
-	}
-	return &oomCounter{}
-}
-
-func (o *oomCounter) read() int64 {
-	if o.f == nil {
-		return 0
-	}
-	var b [256]byte
-	n, _ := o.f.ReadAt(b[:], 0)
-	return parseOOMKills(b[:n])
-}
-
-// parseOOMKills reads the number behind "oom_kill " at the start of a line.
-func parseOOMKills(b []byte) int64 {
-	const key = "oom_kill "
-	for line := range lines(b) {
-		if len(line) > len(key) && string(line[:len(key)]) == key {
-			n, _ := strconv.ParseInt(string(line[len(key):]), 10, 64)
-			return n
-		}
 	}
 	return 0
 }

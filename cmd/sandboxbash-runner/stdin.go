@@ -4,11 +4,10 @@ package main
 
 import (
 	"bytes"
-	"iter"
 	"os"
 	"sync"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // stdinPipe feeds a command's standard input. It takes at most
@@ -59,7 +58,7 @@ func (p *stdinPipe) signal() {
 }
 
 // pump asks the host for standard input, and writes what is pushed until the end, or
-// until nobody reads any more. The command has started.
+// until no process reads any more. The command has started.
 func (p *stdinPipe) pump() {
 	defer p.close()
 	p.ask(wire.StdinWindow)
@@ -91,22 +90,9 @@ func (p *stdinPipe) ask(n int) {
 }
 
 // close ends the command's standard input. It unblocks pump: when the command
-// has ended nobody takes the rest.
+// has ended no process reads the rest.
 func (p *stdinPipe) close() {
 	if p.w != nil {
 		p.w.Close()
-	}
-}
-
-// lines yields the lines of b without their ends.
-func lines(b []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for len(b) > 0 {
-			line, rest, _ := bytes.Cut(b, []byte{'\n'})
-			if !yield(line) {
-				return
-			}
-			b = rest
-		}
 	}
 }

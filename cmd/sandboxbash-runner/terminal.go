@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/exec/wire"
+	"github.com/sandboxbash/sandboxbash/internal/runner/tty"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // requestTime is how long a terminal's runner waits for its command. Nothing
@@ -34,19 +35,19 @@ func runTerminal() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	door, err := openDoor()
+	socket, err := listenForAttendant()
 	if err != nil {
 		return 0, err
 	}
 	late := time.AfterFunc(requestTime, func() {
-		door.close()
+		socket.close()
 		os.Exit(1) //nolint:forbidigo // a read of the terminal cannot be called off
 	})
 	req, err := readTerminalRequest(s)
 	if err == nil {
-		s.out, err = door.admit()
+		s.out, err = socket.admit()
 	}
-	door.close()
+	socket.close()
 	late.Stop()
 	if err != nil {
 		return 0, err
@@ -56,7 +57,7 @@ func runTerminal() (int, error) {
 	}
 	c := newCommand(s, req)
 	c.onTerminal = true
-	return runOnTerminal(c, door.attendant)
+	return runOnTerminal(c, socket.attendant)
 }
 
 // readTerminalRequest turns the terminal raw, says hello, reads the request and
@@ -65,7 +66,7 @@ func readTerminalRequest(s *server) (wire.Request, error) {
 	var req wire.Request
 	cooked, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
-		return req, fmt.Errorf("standard input is no terminal: %w", err)
+		return req, fmt.Errorf("standard input is not a terminal: %w", err)
 	}
 	raw := *cooked
 	raw.Iflag, raw.Oflag, raw.Lflag = 0, 0, 0
@@ -104,7 +105,7 @@ func readTerminalRequest(s *server) (wire.Request, error) {
 // lendTerminal lets the session's group open the terminal by its path, as
 // `: >$(tty)` does, and gives it up as this process's own.
 func lendTerminal(gid uint32) error {
-	// Whoever owns a file may give it to a group that he is in.
+	// The owner of a file may give it to a group that it belongs to.
 	err := as(0, gid, func() error {
 		if err := unix.Fchown(0, -1, int(gid)); err != nil {
 			return err
@@ -136,7 +137,7 @@ func runOnTerminal(c *command, attendant *os.File) (int, error) {
 		return 0, refuse(out, failed)
 	}
 	go c.reap()
-	out.send(wire.TypePong, []byte{started})
+	out.send(wire.TypePong, wire.Pong{State: wire.TerminalStarted}.Append(nil))
 	go c.heed(attendant) // ends with this process
 	<-c.ended
 	c.waitForKill()
@@ -157,18 +158,12 @@ func refuse(out *frameWriter, failed wire.Failed) error {
 	return errRefused
 }
 
-// Answers of a Pong.
-const (
-	started = 's' // the command has been started
-	waiting = 'w' // it waits for input
-	busy    = 'b' // it does not
-	unknown = '?' // this kernel does not tell
-)
-
 // heed does what the attendant asks: it ends the command, and looks whether it
-// waits for input. Without an attendant there is no host any more, and nobody to
-// see the terminal.
+// waits for input. Without an attendant the host has gone.
 func (c *command) heed(attendant *os.File) {
+	state := func() wire.TerminalState {
+		return tty.WaitsForInput(func(fn func() error) error { return as(c.req.UID, c.req.GID, fn) })
+	}
 	in := wire.NewReader(attendant)
 	for {
 		kind, payload, err := in.Next()
@@ -178,17 +173,17 @@ func (c *command) heed(attendant *os.File) {
 		}
 		switch kind { //nolint:exhaustive // nothing else is sent to a terminal's runner
 		case wire.TypePing:
-			c.server.out.send(wire.TypePong, []byte{c.waitsForInput()})
+			c.server.out.send(wire.TypePong, wire.Pong{State: state()}.Append(nil))
 		case wire.TypeKill:
 			kill, err := wire.ParseKill(payload)
 			if err != nil || kill.Seq != c.req.Seq {
 				c.kill(0)
 				return
 			}
-			c.kill(kill.Grace)
+			c.end(kill)
 		}
 	}
 }
 
-// doorPath is the socket of a terminal's runner, below a directory of uid 0.
-func doorPath(pid int) string { return stateDir + "/terminal" + strconv.Itoa(pid) }
+// terminalPath is the socket of a terminal's runner, below a directory of uid 0.
+func terminalPath(pid int) string { return stateDir + "/terminal" + strconv.Itoa(pid) }

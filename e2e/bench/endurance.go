@@ -103,7 +103,7 @@ func (l *lab) runnerMemory(ctx context.Context, s *sandbox.Session) (int64, erro
 	return largest, nil
 }
 
-// endurance runs many commands in one session, and local bash beside every tenth,
+// endurance runs many commands in one session, and local bash next to every tenth,
 // which tells a slower session from a slower machine.
 func endurance(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.with(ctx, sandbox.Options{}, func(s *sandbox.Session) error {

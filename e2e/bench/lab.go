@@ -36,11 +36,12 @@ type sizes struct {
 	storms     int   // rounds of those
 	endurance  int   // commands
 	edge       int   // of those, how many are compared at each end
+	idle       time.Duration
 }
 
 var (
-	full  = sizes{3000, 40, 15, 1 << 30, 5, 1600, 9, 10000, 1000}
-	quick = sizes{30, 3, 2, 64 << 20, 1, 160, 1, 200, 20}
+	full  = sizes{3000, 40, 15, 1 << 30, 5, 1600, 9, 10000, 1000, 30 * time.Second}
+	quick = sizes{30, 3, 2, 64 << 20, 1, 160, 1, 200, 20, 2 * time.Second}
 )
 
 // label is on every container that the lab makes by itself.
@@ -143,7 +144,7 @@ func (l *lab) removeMarked(ctx context.Context) error {
 
 // engine returns an Engine of ours. It is closed with the lab.
 func (l *lab) engine(o sandbox.Options) *sandbox.Engine {
-	e := sandbox.New(l.docker, l.images, o)
+	e := sandbox.New(docker.NewEngine(l.docker, l.images), l.images, o)
 	l.defers(e.Close)
 	return e
 }

@@ -105,6 +105,7 @@ var measurements = []measurement{
 	{"output", "Output", output},
 	{"workers", "16 workers over 4 sessions", workers},
 	{"endurance", "Many commands in one session", endurance},
+	{"idle", "While nothing happens", idle},
 	{"policy", "A check by the policy, all rules on", checks},
 }
 

@@ -146,7 +146,7 @@ that scrubs and stores.
 `
 
 func (p *page) write(w io.Writer) {
-	fmt.Fprint(w, "# Benchmarks\n\nWritten by `make bench`. Every figure stands beside its baselines, which were measured in the\n"+
+	fmt.Fprint(w, "# Benchmarks\n\nWritten by `make bench`. Every figure stands next to its baselines, which were measured in the\n"+
 		"same run and took turns with it; times are medians unless they say otherwise.\n\n")
 	fmt.Fprintf(w, "- date: %s\n- command: `%s`\n", p.date.Format(time.DateOnly), p.line)
 	for _, kv := range p.machine {

@@ -30,11 +30,11 @@ type Options struct {
 	// an earlier engine's, and have a short path: a socket's has at most 107 bytes.
 	Dir string
 	// DataRoot is where images, containers and volumes are; empty: below Dir. It must
-	// be no mount point: Close takes mounts away from it, as dockerd puts one there.
+	// be not a mount point: Close takes mounts away from it, as dockerd puts one there.
 	DataRoot string
 	// LiveRestore lets containers run on while the engine does not.
 	LiveRestore bool
-	// Runtimes are OCI runtimes beside runc: name and program.
+	// Runtimes are OCI runtimes besides runc: name and program.
 	Runtimes map[string]string
 	// Driver is the storage driver; empty: that of the engine that the environment
 	// names, for it is known to work here.
@@ -63,7 +63,7 @@ const (
 )
 
 // Start starts an engine and waits until it answers. ctx bounds the wait, not the
-// engine's life: whoever has started it calls Close. ErrNotHere: it cannot be.
+// engine's life: the caller calls Close. ErrNotHere: it cannot be.
 func Start(ctx context.Context, opts Options) (*Engine, error) {
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("%w: it takes root", ErrNotHere)
@@ -139,7 +139,7 @@ func (e *Engine) Again(ctx context.Context) error {
 	e.daemon.Stdout, e.daemon.Stderr = log, log
 	e.daemon.Env = append(os.Environ(), e.opts.Env...) //nolint:forbidigo // it is for tests, and dockerd needs all of it
 	// One that was killed leaves these behind. The pids may be others' by now, or of
-	// a containerd that has ended and that nobody has waited for: a daemon takes that
+	// a containerd that has ended and was not waited for: a daemon takes that
 	// for one that runs.
 	_ = os.Remove(in("pid"))
 	_ = os.Remove(in("exec/containerd/containerd.pid"))
@@ -177,7 +177,7 @@ func (e *Engine) config() []byte {
 	maps.Copy(config, e.opts.Config)
 	text, err := json.Marshal(config)
 	if err != nil {
-		panic(err) // somebody's Config has a channel in it
+		panic(err) // a caller's Config has a channel in it
 	}
 	return text
 }
@@ -201,7 +201,7 @@ func (e *Engine) answers(ctx context.Context) error {
 }
 
 // Stop ends the daemon with SIGTERM and waits: its containers end too, unless
-// LiveRestore is set. One that has ended is no error.
+// LiveRestore is set. One that has ended is not an error.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.daemon == nil || e.daemon.Process == nil {
 		return nil

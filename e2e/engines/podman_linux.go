@@ -31,7 +31,7 @@ type Podman struct {
 	exited  chan struct{}
 }
 
-// StartPodman starts it and waits until it answers. Whoever has started it calls
+// StartPodman starts it and waits until it answers. The caller calls
 // Close. ErrNotHere: it cannot be.
 func StartPodman(ctx context.Context, opts PodmanOptions) (*Podman, error) {
 	if os.Getuid() != 0 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // PID is the daemon's process id.
@@ -15,9 +17,9 @@ func (e *Engine) PID() int { return e.daemon.Process.Pid }
 
 // Containerd is the process id of the engine's own containerd.
 func (e *Engine) Containerd() (int, error) {
-	for _, p := range processes() {
-		if filepath.Base(p.argv[0]) == "containerd" && e.mentions(p.argv) {
-			return p.pid, nil
+	for _, p := range running() {
+		if filepath.Base(p.Argv[0]) == "containerd" && e.mentions(p.Argv) {
+			return p.PID, nil
 		}
 	}
 	return 0, fmt.Errorf("the engine at %s has no containerd", e.opts.Dir)
@@ -27,12 +29,12 @@ func (e *Engine) Containerd() (int, error) {
 // containers' ids.
 func (e *Engine) Shims() map[string]int {
 	shims := map[string]int{}
-	for _, p := range processes() {
-		if !strings.HasPrefix(filepath.Base(p.argv[0]), "containerd-shim") || !e.mentions(p.argv) {
+	for _, p := range running() {
+		if !strings.HasPrefix(filepath.Base(p.Argv[0]), "containerd-shim") || !e.mentions(p.Argv) {
 			continue
 		}
-		if i := slices.Index(p.argv, "-id"); i >= 0 && i+1 < len(p.argv) {
-			shims[p.argv[i+1]] = p.pid
+		if i := slices.Index(p.Argv, "-id"); i >= 0 && i+1 < len(p.Argv) {
+			shims[p.Argv[i+1]] = p.PID
 		}
 	}
 	return shims
@@ -60,19 +62,19 @@ func (e *Engine) mentions(argv []string) bool {
 // whatever these have started, and those of its containers, which lose their
 // parents with a shim.
 func (e *Engine) descendants() []*os.Process {
-	all := processes()
+	all := running()
 	mine := map[int]bool{}
 	containers := e.containers()
 	for _, p := range all {
-		if p.pid != os.Getpid() && (e.mentions(p.argv) && program(p.argv[0]) || p.inOneOf(containers)) {
-			mine[p.pid] = true
+		if p.PID != os.Getpid() && (e.mentions(p.Argv) && program(p.Argv[0]) || p.InContainer(containers...)) {
+			mine[p.PID] = true
 		}
 	}
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if mine[p.parent] && !mine[p.pid] {
-				mine[p.pid], grown = true, true
+			if mine[p.Parent] && !mine[p.PID] {
+				mine[p.PID], grown = true, true
 			}
 		}
 	}
@@ -96,12 +98,6 @@ func (e *Engine) containers() []string {
 	return ids
 }
 
-// inOneOf reports whether a process is in one of the containers, by its cgroups.
-func (p process) inOneOf(containers []string) bool {
-	groups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "cgroup"))
-	return err == nil && slices.ContainsFunc(containers, func(id string) bool { return strings.Contains(string(groups), id) })
-}
-
 // program reports whether a program is one that makes up an engine.
 func program(name string) bool {
 	base := filepath.Base(name)
@@ -112,39 +108,7 @@ func program(name string) bool {
 	return strings.HasPrefix(base, "containerd") || strings.HasPrefix(base, "runsc")
 }
 
-type process struct {
-	pid, parent int
-	argv        []string
-}
-
-// processes lists those of this machine that have arguments.
-func processes() []process {
-	var list []process
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		argv, err := os.ReadFile(dir + "/cmdline")
-		if err != nil || len(argv) == 0 { // gone, a zombie, or the kernel's
-			continue
-		}
-		stat, err := os.ReadFile(dir + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name stands in parentheses and may hold anything.
-		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-		f := strings.Fields(rest)
-		if len(f) < 2 {
-			continue
-		}
-		parent, err := strconv.Atoi(f[1])
-		if err != nil {
-			continue
-		}
-		list = append(list, process{pid: pid, parent: parent, argv: strings.Split(strings.TrimRight(string(argv), "\x00"), "\x00")})
-	}
-	return list
+// running returns the processes of this machine that have arguments.
+func running() []processes.Process {
+	return slices.DeleteFunc(processes.All(), func(p processes.Process) bool { return len(p.Argv) == 0 })
 }

@@ -53,7 +53,7 @@ func (f Fault) String() string {
 // Status answers with a status and Docker's form of an error.
 func Status(code int) Fault { return Fault{kind: status, n: int64(code)} }
 
-// Garbage answers 200 with what is no JSON.
+// Garbage answers 200 with what is not JSON.
 func Garbage() Fault { return Fault{kind: garbage} }
 
 // WrongType answers 200 with a page, as a captive portal does.

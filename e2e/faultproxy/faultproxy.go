@@ -49,7 +49,7 @@ type Proxy struct {
 	served           chan struct{}
 	closing          chan struct{} // closed by Close
 
-	gate gate
+	partition partition
 
 	busy sync.WaitGroup // calls under way
 
@@ -86,7 +86,7 @@ func Start(engine string) (*Proxy, error) {
 	p.server = &http.Server{Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(p.served)
-		_ = p.server.Serve(gatedListener{Listener: p.listener, proxy: p}) // ends with Close
+		_ = p.server.Serve(partitionedListener{Listener: p.listener, proxy: p}) // ends with Close
 	}()
 	return p, nil
 }
@@ -129,10 +129,10 @@ func (p *Proxy) Faults() int {
 
 // Part lets nothing more pass, on connections that are there and on new ones: no
 // byte, no end. Heal lets all of it through.
-func (p *Proxy) Part() { p.gate.shut() }
+func (p *Proxy) Part() { p.partition.shut() }
 
 // Heal ends Part.
-func (p *Proxy) Heal() { p.gate.lift() }
+func (p *Proxy) Heal() { p.partition.lift() }
 
 // Break resets all connections of clients. New ones are taken.
 func (p *Proxy) Break() {
@@ -147,7 +147,7 @@ func (p *Proxy) Break() {
 // Close ends the proxy and all connections over it.
 func (p *Proxy) Close() {
 	close(p.closing)
-	p.gate.lift()
+	p.partition.lift()
 	_ = p.server.Close()
 	p.Break()
 	<-p.served

@@ -18,7 +18,7 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, f Fault) {
 		return
 	}
 	defer engine.Close()
-	// The engine's end ends with the proxy, whoever still waits for it.
+	// The engine's end ends with the proxy, even if a peer still waits for it.
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {

@@ -21,35 +21,77 @@ const module = "github.com/sandboxbash/sandboxbash"
 // counted. A package that is not here does not belong anywhere yet: decide where
 // it stands, then add it.
 var mayImport = map[string][]string{
+	// The library's front: an engine, sessions and commands in one import.
+	".": {"engine/docker", "exec", "images", "sandbox"},
+
 	// What an engine is, and the one that speaks to Docker's client.
-	"engine":        {},
-	"engine/docker": {"engine"},
+	"engine":        {"internal/wire"},
+	"engine/docker": {"engine", "internal/wire"},
 	// For tests alone: where they find an engine.
 	"engine/docker/dockertest": {"engine/docker"},
+	// For tests alone: an engine in memory.
+	"engine/enginetest": {"engine"},
 
 	// The leaves: no sibling but engine's types.
-	"config":      {"engine"},
-	"exec/wire":   {},
-	"exec/screen": {},
-	"exec":        {"engine", "exec/wire"},
-	"images":      {"engine"},
-	"policy":      {"engine"},
-	"sink":        {"engine"},
+	"config":          {"engine"},
+	"internal/wire":   {},
+	"internal/screen": {},
+	"exec":            {"engine", "internal/wire"},
+	"images":          {"engine", "internal/wire"},
+	"policy":          {"engine"},
+	// For tests alone: bash against the policy.
+	"policy/bashtest": {"policy"},
+	"sink":            {"engine", "internal/filelock", "internal/scrub"},
+
+	// Locks on files: artifacts and the audit log.
+	"internal/filelock": {},
+
+	// The search for secrets in streams.
+	"internal/scrub": {},
+
+	// Trees to and from sessions: the standard library only.
+	"internal/transfer": {},
 
 	// What is kept and told of what happens. The command line fills it in.
-	"audit":     {},
-	"telemetry": {},
+	"internal/audit":     {"internal/filelock"},
+	"internal/telemetry": {},
 
 	// Each composes what stands below it.
-	"sandbox": {"engine", "exec", "exec/screen", "exec/wire", "images", "policy", "sink"},
-	"tool":    {"engine", "exec", "exec/screen", "policy", "sandbox", "sink"},
-	"serve":   {"exec", "exec/screen", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
+	"sandbox":        {"engine", "exec", "internal/screen", "internal/wire", "internal/transfer", "policy", "sink"},
+	"tool":           {"engine", "exec", "internal/screen", "policy", "sandbox", "sink"},
+	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
+	"internal/serve": {"agent", "exec", "internal/screen", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
+
+	// The command line's parts.
+	"internal/cli": {
+		"agent", "config", "engine", "exec",
+
+		"images", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "policy", "sandbox", "sink", "tool",
+	},
+	"internal/cli/core":   {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/exit":   {"config", "engine", "exec", "images", "internal/wire", "policy", "sandbox", "sink"},
+	"internal/cli/flags":  {"config", "internal/cli/exit"},
+	"internal/cli/holder": {"exec", "internal/cli/core", "internal/cli/exit", "internal/serve", "sandbox"},
+	"internal/cli/report": {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
+	"internal/cli/runcmd": {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/stdio":  {"internal/cli/exit", "sink"},
 
 	// Programs. The command line alone knows the configuration and which engine
-	// it is; the runner is the only code of ours beside hostile code.
-	"cmd/sandboxbash":        {"audit", "config", "engine", "engine/docker", "exec", "exec/screen", "exec/wire", "images", "policy", "sandbox", "serve", "sink", "telemetry", "tool"},
-	"cmd/sandboxbash-runner": {"exec/wire"},
+	// it is; the runner is the only code of ours next to hostile code.
+	"cmd/sandboxbash":        {"internal/cli"},
+	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
 	"images/packrunner":      {},
+
+	// Parts of the runner.
+	"internal/runner/proc":    {},
+	"internal/runner/shells":  {},
+	"internal/runner/jobs":    {"internal/wire"},
+	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},
+	"internal/runner/prepare": {"internal/wire", "internal/runner/proc", "internal/runner/shells"},
+	"internal/runner/user":    {"internal/wire", "internal/runner/proc", "internal/transfer"},
+
+	// For tests alone: the rows of the contracts' corpus.
+	"internal/corpus": {},
 
 	// The test of the documents.
 	"docs": {},
@@ -59,14 +101,16 @@ var mayImport = map[string][]string{
 
 	// Black-box tests import nothing of ours but their own helpers. The benchmark is a program that
 	// uses the library as its users do, and Docker's client as its rival.
-	"e2e":              {"e2e/engines", "e2e/faultproxy", "e2e/probe/expect"},
-	"e2e/engines":      {},
+	"e2e":              {"e2e/activity", "e2e/engines", "e2e/faultproxy", "e2e/probe/expect", "e2e/processes"},
+	"e2e/activity":     {},
+	"e2e/engines":      {"e2e/processes"},
 	"e2e/faultproxy":   {},
 	"e2e/imports":      {},
 	"e2e/probe":        {"e2e/probe/expect"},
-	"e2e/soak":         {"e2e/engines", "e2e/faultproxy"},
+	"e2e/soak":         {"e2e/engines", "e2e/faultproxy", "e2e/processes", "policy", "policy/bashtest"},
 	"e2e/probe/expect": {},
-	"e2e/bench":        {"engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
+	"e2e/processes":    {},
+	"e2e/bench":        {"e2e/activity", "engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
 }
 
 // dockerClient are the modules that speak to Docker. Their types stop at
@@ -78,7 +122,7 @@ var (
 
 // runnerImports are what the program inside the container is made of, besides
 // the standard library.
-var runnerImports = []string{module + "/exec/wire", "golang.org/x/sys/"}
+var runnerImports = []string{module + "/internal/wire", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
 
 // pkg is a package as `go list` tells of it.
 type pkg struct {
@@ -89,9 +133,12 @@ type pkg struct {
 	Deps       []string
 }
 
-// name is the path below the module; "" for what is not of
-// this repository.
+// name is the path below the module, "." for its root, and "" for a package of
+// another repository.
 func (p pkg) name() string {
+	if p.ImportPath == module {
+		return "."
+	}
 	name, ok := strings.CutPrefix(p.ImportPath, module+"/")
 	if !ok || strings.HasPrefix(name, "scratch") { // git ignores that directory
 		return ""
@@ -172,7 +219,7 @@ func check(p pkg) []string {
 	}
 	for _, dep := range p.Deps {
 		if first, _, _ := strings.Cut(dep, "/"); strings.Contains(first, ".") && !hasAnyPrefix(dep, runnerImports) {
-			complaints = append(complaints, p.name()+" depends on "+dep+": it runs beside hostile code and must be readable in one sitting; "+
+			complaints = append(complaints, p.name()+" depends on "+dep+": it runs next to hostile code and must be readable in one sitting; "+
 				"move what needs that package to the host's side")
 		}
 	}
@@ -183,14 +230,14 @@ func check(p pkg) []string {
 func advice(from, to string) string {
 	switch {
 	case to == "config":
-		return "only cmd/sandboxbash knows the configuration; take an option struct instead and fill it in there"
+		return "only the command line knows the configuration; take an option struct instead and fill it in there"
 	case to == "engine/docker":
-		return "only cmd/sandboxbash knows which engine it is; declare a small interface over engine's types and let main pass the client"
+		return "only the command line and the root package know which engine it is; declare a small interface over engine's types and let main pass the client"
 	case strings.HasPrefix(from, "e2e"):
-		return "end-to-end tests see the built binary only; test the package beside its source, or go through the command line"
+		return "end-to-end tests see the built binary only; test the package next to its source, or go through the command line"
 	case from == "cmd/sandboxbash-runner":
-		return "the runner shares frames with the host and nothing else; move what both need to exec/wire"
-	case to == "sandbox" || to == "tool" || to == "serve":
+		return "the runner shares frames with the host and nothing else; move what both need to internal/wire"
+	case to == "sandbox" || to == "tool" || to == "agent" || to == "internal/serve":
 		return "that is above it; move the shared type down, or let the upper package pass a function"
 	default:
 		return "leaves know no sibling; let sandbox bring the two together, through an interface or a function type that " + from + " declares"
@@ -220,8 +267,8 @@ func TestCheck(t *testing.T) {
 		{"docker's types in it", "engine/docker", []string{"github.com/docker/docker/client"}, nil, ""},
 		{"an unknown package", "helpers", nil, nil, "not in the import table"},
 		{"the runner and x/sys", "cmd/sandboxbash-runner", nil, []string{"golang.org/x/sys/unix", "os"}, ""},
-		{"the runner and a library", "cmd/sandboxbash-runner", nil, []string{"github.com/google/uuid"}, "beside hostile code"},
-		{"the runner and a sibling", "cmd/sandboxbash-runner", []string{module + "/sink"}, nil, "to exec/wire"},
+		{"the runner and a library", "cmd/sandboxbash-runner", nil, []string{"github.com/google/uuid"}, "next to hostile code"},
+		{"the runner and a sibling", "cmd/sandboxbash-runner", []string{module + "/sink"}, nil, "to internal/wire"},
 		{"a black-box test", "e2e", []string{module + "/sandbox"}, nil, "the built binary only"},
 	}
 	for _, tt := range tests {

@@ -31,7 +31,7 @@ func network() []attempt {
 		{"desktop-engine", "tcp", "192.168.65.7:2375"},
 		{"bridge-engine", "tcp", "172.17.0.1:2375"},
 		{"lan", "tcp", "10.0.0.1:80"},
-		{"internet", "tcp", "192.0.2.1:443"}, // TEST-NET-1: nobody's machine
+		{"internet", "tcp", "192.0.2.1:443"}, // TEST-NET-1: no machine has it
 		{"internet-v6", "tcp", "[2001:db8::1]:443"},
 	} {
 		out = append(out, attempt{"E22", "connect-" + d.name, func() string { return dial(d.network, d.address) }})

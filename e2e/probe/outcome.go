@@ -38,7 +38,7 @@ func outcome(err error) string {
 	return fmt.Sprintf("%T", err)
 }
 
-// call makes a system call whose result is no file.
+// call makes a system call whose result is not a file.
 func call(number uintptr, args ...uintptr) func() string {
 	return func() string {
 		_, errno := raw(number, args...)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,6 +43,29 @@ func processes() []attempt {
 			return everyRoot(func(pid string) string { return opening(unix.O_RDONLY, "/proc/"+pid+"/"+name)() })
 		}})
 	}
+	for name, file := range map[string]string{"environ": "environ", "maps": "maps", "fd-0": "fd/0", "mem": "mem"} {
+		out = append(out, attempt{"O8", "runner-" + name, func() string {
+			return everyRunner(func(pid int) error { return tryOpen(unix.O_RDONLY, fmt.Sprintf("/proc/%d/%s", pid, file)) })
+		}})
+	}
+	out = append(out,
+		attempt{"O8", "runner-mem-write", func() string {
+			return everyRunner(func(pid int) error { return tryOpen(unix.O_RDWR, fmt.Sprintf("/proc/%d/mem", pid)) })
+		}},
+		attempt{"O8", "runner-seize", func() string {
+			return everyRunner(func(pid int) error {
+				_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0)
+				return errno // 0 is one that allows it
+			})
+		}},
+		attempt{"O8", "runner-write", func() string {
+			var b [1]byte
+			own := []unix.Iovec{{Base: &b[0], Len: 1}}
+			return everyRunner(func(pid int) error {
+				_, err := unix.ProcessVMWritev(pid, own, []unix.RemoteIovec{{Base: 4096, Len: 1}}, 0)
+				return err
+			})
+		}})
 	return append(out,
 		attempt{"O8", "uid0-mem-write", func() string {
 			return everyRoot(func(pid string) string { return opening(unix.O_RDWR, "/proc/"+pid+"/mem")() })
@@ -72,6 +96,29 @@ func everyRoot(try func(pid string) string) string {
 		}
 	}
 	return list(found)
+}
+
+// everyRunner tries on each of our own programs in the container, and lists the
+// distinct outcomes.
+func everyRunner(try func(pid int) error) string {
+	var found []string
+	for _, pid := range pids() {
+		if status(pid, "Name") != "runner" {
+			continue
+		}
+		if number, err := strconv.Atoi(pid); err == nil {
+			found = append(found, outcome(try(number)))
+		}
+	}
+	return list(found)
+}
+
+func tryOpen(flags int, path string) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
 }
 
 // pids lists every other process that can be seen.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are address families, and unix sockets that somebody left within reach.
+// sockets are address families, and unix sockets that were left within reach.
 func sockets() []attempt {
 	var out []attempt
 	for _, s := range []struct {
@@ -44,6 +44,13 @@ func sockets() []attempt {
 			protocol = unix.IPPROTO_ICMP
 		}
 		out = append(out, attempt{"E29", "socket-" + s.name, open(unix.SYS_SOCKET, s.domain, s.kind, protocol)})
+	}
+	for name, protocol := range map[string]uintptr{
+		"SOCK_DIAG": unix.NETLINK_SOCK_DIAG, "XFRM": unix.NETLINK_XFRM, "AUDIT": unix.NETLINK_AUDIT, "CONNECTOR": unix.NETLINK_CONNECTOR,
+		"NETFILTER": unix.NETLINK_NETFILTER, "KOBJECT_UEVENT": unix.NETLINK_KOBJECT_UEVENT, "GENERIC": unix.NETLINK_GENERIC,
+		"KOBJECT_UEVENT-high-bit": 1<<32 | unix.NETLINK_KOBJECT_UEVENT,
+	} {
+		out = append(out, attempt{"E29", "socket-NETLINK_" + name, open(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, protocol)})
 	}
 	return append(out,
 		attempt{"E29", "socketpair-AF_UNIX", call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM, 0, 0)}, // to nowhere: EFAULT

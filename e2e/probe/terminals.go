@@ -16,7 +16,7 @@ const (
 	tioCONS  = 0x541d
 )
 
-// terminals are ways to type into somebody else's terminal, tried on one of our
+// terminals are ways to type into another user's terminal, tried on one of our
 // own, and on a file that is none where they would work.
 func terminals() []attempt {
 	const above = 1 << 32 // the kernel does not look there

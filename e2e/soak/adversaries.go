@@ -1,5 +1,7 @@
 package main
 
+import "fmt"
+
 // adversary is a way of a command to live on. It stays until it is killed, or tries to.
 type adversary struct {
 	row     string // of the threat model
@@ -47,6 +49,44 @@ var adversaries = []adversary{
 	{row: "K14", name: "a terminal inside", needs: "python3", script: `python3 -c 'import pty,signal; signal.signal(signal.SIGHUP,signal.SIG_IGN); pty.spawn(["sleep","300"])' & sleep 300`},
 	{row: "K14", name: "script", needs: "script", script: `script -qc 'trap "" HUP TERM; sleep 300; sleep 300' /dev/null`},
 	{row: "K14", name: "tmux", needs: "tmux", script: `tmux -L $M new -d 'trap "" HUP TERM; sleep 300; sleep 300'; sleep 300`},
-	{row: "–", name: "forks faster than anybody looks", script: `f() { sleep 0.01; f & }; f & f & f & f & sleep 300`, violent: true},
+	{row: "–", name: "its main thread ends, another goes on", needs: "python3", script: `python3 -c '
+import os,threading,ctypes,time,signal
+signal.signal(signal.SIGTERM,signal.SIG_IGN)
+if os.fork():
+    while True: time.sleep(1)
+os.setsid()
+if os.fork(): os._exit(0)
+for f in (0,1,2): os.close(f)
+def w():
+    while True:
+        with open("/ws/grow-"+os.environ["M"],"a") as f: f.write("x\n")
+        time.sleep(.05)
+threading.Thread(target=w).start()
+ctypes.CDLL(None).pthread_exit(None)'`},
+	{row: "–", name: "seizes every process that starts", needs: "python3", arch: "amd64", script: `python3 -c '
+import ctypes,os,signal
+signal.signal(signal.SIGTERM,signal.SIG_IGN)
+libc=ctypes.CDLL(None)
+def last(): return int(open("/proc/loadavg").read().split()[-1])
+seen=last()
+while True:
+    now=last()
+    for pid in range(seen+1,now+4):
+        if pid!=os.getpid(): libc.ptrace(0x4206,pid,0,0x100010)
+    if now-20>seen: seen=now-20' & sleep 300`, violent: true},
+	{row: "–", name: "hops: forks and ends", needs: "perl", script: hopper(1, "")},
+	{row: "–", name: "hops in three lanes", needs: "perl", script: hopper(3, "")},
+	{row: "–", name: "hops and clears its name", needs: "perl", script: hopper(1, `$0 = "x"; %ENV = ();`)},
+	{row: "–", name: "hops among idle leftovers", needs: "perl", violent: true, script: `perl -e 'for (1..300) { if (!fork) { $SIG{TERM}="IGNORE"; sleep 300; exit } } sleep 300' & ` + hopper(1, "")},
+	{row: "–", name: "hops and continues what is stopped", needs: "perl", violent: true, script: hopper(2, `kill "CONT", -1 if $n % 7 == 0;`)},
+	{row: "–", name: "forks faster than /proc is read", script: `f() { sleep 0.01; f & }; f & f & f & f & sleep 300`, violent: true},
 	{row: "–", name: "forks to the limit", script: `b() { b | b & }; b 2>/dev/null; sleep 300`, violent: true},
+}
+
+// hopper is a process that forks and ends in a loop, in so many lanes: no list that takes
+// time to read has it. Each is code of perl for every hop. It lets its file grow itself.
+func hopper(lanes int, each string) string {
+	return fmt.Sprintf(`perl -e 'use POSIX; $SIG{TERM}=$SIG{HUP}=$SIG{CHLD}="IGNORE"; open F, ">>", "/ws/grow-$ENV{M}";
+	if (fork) { sleep 300 while 1 } setsid(); POSIX::close($_) for 0..2; for (2..%d) { last if !fork }
+	for ($n = 1; ; $n++) { my $p = fork; POSIX::_exit(0) if $p; %s syswrite F, "x\n" if $n %% 50 == 0 }'`, lanes, each)
 }

@@ -25,7 +25,7 @@ const (
 // a session may be lost, and a job with it.
 var fatal = []string{faultKill, faultRemove, faultShim, faultOOM, faultPause, resetByUs}
 
-// resetByUs is what the kill ladder does when nobody confirms a kill: it ends the
+// resetByUs is what the kill ladder does when no runner confirms a kill: it ends the
 // container, and with it the session's jobs. It is one of the fatal, and must have a fault
 // for its own reason.
 const resetByUs = "reset by us"
@@ -139,7 +139,7 @@ func (c *checker) hit(session string, from, to int64, kinds ...string) bool {
 func (c *checker) mayLose(session string, e event) bool {
 	kinds := fatal
 	switch e.Cause {
-	case "lease-over": // nobody could ask anything of it
+	case "lease-over": // no call could reach it
 		kinds = []string{faultRestart, faultCrash}
 	case "unknown-session": // also of one whose end an engine has found when it was there again
 		kinds = append([]string{faultRestart, faultCrash}, fatal...)
@@ -209,7 +209,7 @@ func (c *checker) truth(o *operation, in, out, is event) {
 		}
 	case "cancelled":
 		if in.Cancel == 0 {
-			c.say(o, "cancelled, and nobody has asked for that")
+			c.say(o, "cancelled, but no cancel was sent")
 		}
 	case "signalled", "oom-killed":
 		if is.Finished != 0 || is.Ran != 1 {
@@ -228,7 +228,7 @@ func (c *checker) failed(o *operation, in, out, is event, hurt bool) {
 	switch out.Outcome {
 	case lostClient:
 		if !c.hit(in.Session, in.At, out.At, faultHost) {
-			c.say(o, "its client was killed, and nobody has done that")
+			c.say(o, "its client was killed, but no fault did that")
 		}
 	case "not-started":
 		if is.Ran != 0 {

@@ -74,7 +74,7 @@ func TestCheckTakesRestart(t *testing.T) {
 	}
 }
 
-// A kill that nobody confirms, because a fault was in its way, may cost a session.
+// A kill that is not confirmed, because a fault was in its way, may cost a session.
 func TestCheckTakesReset(t *testing.T) {
 	t.Parallel()
 	all := good()
@@ -132,16 +132,16 @@ func TestCheckRefuses(t *testing.T) {
 		{"timed out too early", of(outcome, 4, "", func(e *event) { e.At = 1000 }), "timed out after 200 ms"},
 		{"timed out without a timeout", of(outcome, 2, "", func(e *event) { e.Outcome = "timed-out" }), "and it had 0"},
 		{"timed out, and never began", of(fact, 4, "", func(e *event) { e.Ran = 0 }), "timed out, and has begun 0 times"},
-		{"cancelled by nobody", of(invoke, 2, "", func(e *event) { e.Cancel = 0 }), "nobody has asked"},
-		{"killed by nobody", of(outcome, 4, "", func(e *event) { e.Outcome = "signalled" }), "nothing has killed it"},
+		{"cancelled without a cancel", of(invoke, 2, "", func(e *event) { e.Cancel = 0 }), "no cancel was sent"},
+		{"killed without a kill", of(outcome, 4, "", func(e *event) { e.Outcome = "signalled" }), "nothing has killed it"},
 		{"out of memory, and came to its end", of(outcome, 1, "", func(e *event) { e.Outcome = "oom-killed" }), "come to its end 1 times"},
 		{"not started, and ran", of(fact, 7, "", func(e *event) { e.Ran = 1 }), "said not to have started"},
 		{"not started for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "not-started" }), "nothing was in its way"},
 		{"unknown for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "outcome-unknown" }), "nothing has happened"},
 		{"lost for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "session-lost" }), "nothing has been done to it"},
 		{"the fault hit another session", of(fault, 0, "b", func(e *event) { e.Session = "a" }), "nothing has been done to it"},
-		{"the fault was no reason", of(fault, 0, "b", func(e *event) { e.Fault = faultDisk }), "nothing has been done to it"},
-		{"a client that nobody has killed", of(fault, 0, "a", func(e *event) { e.Fault = faultHang }), "nobody has done that"},
+		{"the fault was not a reason", of(fault, 0, "b", func(e *event) { e.Fault = faultDisk }), "nothing has been done to it"},
+		{"a client that was not killed", of(fault, 0, "a", func(e *event) { e.Fault = faultHang }), "no fault did that"},
 		{"a job without an end", without(ended, 3), "has 0 ends"},
 		{"a job with two ends", func(all []event) []event { return append(all, event{Type: ended, Op: 3, Outcome: "exited"}) }, "has 2 ends"},
 		{"a job's output is lost", of(ended, 3, "", func(e *event) { e.Output = "" }), `output ""`},
@@ -150,13 +150,13 @@ func TestCheckRefuses(t *testing.T) {
 		{"a job is lost to a restart", func(all []event) []event {
 			return of(fault, 0, "b", func(e *event) { e.Fault, e.Session = faultRestart, "" })(all)
 		}, "the job is session-lost"},
-		{"an end of what is no job", of(ended, 3, "", func(e *event) { e.Op = 1 }), "an end of a job"},
+		{"an end of what is not a job", of(ended, 3, "", func(e *event) { e.Op = 1 }), "an end of a job"},
 		{"no fact", without(fact, 1), "0 facts"},
 		{"never asked", without(invoke, 1), "asked 0 times"},
 		{"a session that does not work", of(last, 0, "a", func(e *event) { e.Works, e.Outcome = false, "outcome-unknown" }), "neither works nor"},
 		{"a session that is lost and runs", of(last, 0, "b", func(e *event) { e.Running = true }), "its container runs"},
 		{"a session that is lost for nothing", of(last, 0, "a", func(e *event) { e.Works, e.Running, e.Outcome = false, false, "session-lost" }), "nothing was done to it"},
-		{"a session that nobody knows, for nothing", of(last, 0, "a", func(e *event) {
+		{"a session that is not known, for nothing", of(last, 0, "a", func(e *event) {
 			e.Works, e.Running, e.Outcome, e.Cause = false, false, "not-started", "unknown-session"
 		}), "nothing was done to it"},
 		{"a session whose lease is over, for a kill", of(last, 0, "b", func(e *event) { e.Cause = "lease-over" }), "nothing was done to it"},

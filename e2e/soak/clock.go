@@ -170,8 +170,8 @@ func (c *clockRun) untilBegun(in *session, marks []string) error {
 	}
 }
 
-// judge holds what is told of a command against what it does. Its time is taken from a
-// clock that nobody sets.
+// judge compares the reported end of a command with what the command does. It measures
+// time by a clock that is never set.
 func (c *clockRun) judge(name string, do func() (string, *int, error), reason string, code int) {
 	began := time.Now()
 	got, exit, err := do()

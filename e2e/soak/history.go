@@ -11,7 +11,7 @@ import (
 // event is a line of the history: what was asked, what was answered, what was done
 // to the engine, and what has really happened, as seen from outside.
 type event struct {
-	At      int64  `json:"at"` // milliseconds from the begin
+	At      int64  `json:"at"` // milliseconds from the start
 	Type    string `json:"type"`
 	Op      int    `json:"op,omitempty"`
 	Session string `json:"session,omitempty"` // of a fault: the one that it hits; "" is all
@@ -28,7 +28,7 @@ type event struct {
 	Cause    string `json:"cause,omitempty"`
 	ExitCode *int   `json:"exitCode,omitempty"`
 	Output   string `json:"output,omitempty"`
-	Alive    int    `json:"alive,omitempty"`  // of its processes, when that was told
+	Alive    int    `json:"alive,omitempty"`  // how many of its processes lived when its end was reported
 	Killed   string `json:"killed,omitempty"` // how far the kill ladder went
 	Text     string `json:"text,omitempty"`
 
@@ -48,8 +48,8 @@ type event struct {
 // Types of events.
 const (
 	invoke  = "invoke"  // a command is asked for
-	outcome = "outcome" // the program has answered; of a job: whether it was accepted
-	ended   = "end"     // of a job: how it has ended
+	outcome = "outcome" // the program has answered; for a job: whether it was accepted
+	ended   = "end"     // how a job has ended
 	fault   = "fault"   // something is done to it
 	healed  = "healed"  // and is over
 	fact    = "fact"    // how often a command has begun and has come to its end

@@ -32,9 +32,9 @@ type life struct {
 	// args are its arguments; before, if not nil, is done first and is not killed.
 	args   func(h *mortal) []string
 	before func(ctx context.Context, h *mortal) error
-	// sign, if not nil, tells that the part of its life that is meant has begun: the
-	// point lies within the time after it. Otherwise it lies anywhere from the begin
-	// to a little after the end.
+	// sign, if not nil, reports that the part of its life under test has begun: the
+	// kill comes within the time after it. Otherwise the kill comes at any point from
+	// the start to a little after the end.
 	sign   func(h *mortal) bool
 	within time.Duration
 }
@@ -70,7 +70,7 @@ func (h *mortal) script(body string) string {
 	return fmt.Sprintf("export M=%s; echo $M >>/ws/ran; %s", h.mark, body)
 }
 
-// idle is a session of a host's own that nobody misses.
+// idle is a session of a host's own that no test needs afterwards.
 func (h *mortal) idle() []string {
 	return []string{"session", "start", "--quiet", "--idle", startIdle, "--workspace", "copy:" + filepath.Join(h.l.dir, "copied")}
 }
@@ -116,7 +116,7 @@ func startJob(h *mortal) []string {
 func hosts(ctx context.Context, l *lab) (s section, err error) {
 	l = l.at("home-of-hosts", "")
 	s = section{title: "Host processes killed", text: "The process of ours that runs a command is killed with SIGKILL at a random point of its life " +
-		"and can clear up nothing. The points lie anywhere from its begin to a little after the time that it has taken when it was left alone, which is measured anew every " +
+		"and can clear up nothing. The points lie anywhere from its start to a little after the time that it has taken when it was left alone, which is measured anew every " +
 		"few kills; or, for what is to be met under way, in a random moment after a sign that it is: the command has written that it runs, or so much of its output, a random " +
 		"share of it, is through. Then its commands must end, by the lease at the latest; " +
 		"artifacts must be whole or marked; every job must have run once and have its true outcome or never have begun; `session reap` must leave nothing; " +

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // judgeHosts looks at what the killed have left.
@@ -88,13 +90,13 @@ func judgeHosts(ctx context.Context, l *lab, s *section, killed []dead, shared [
 
 // waitOrphans waits until no command of killed hosts lives, and says how long it
 // took and which do.
-func waitOrphans(killed []dead) (time.Duration, []process) {
+func waitOrphans(killed []dead) (time.Duration, []processes.Process) {
 	start := time.Now()
 	for {
-		var left []process
-		for _, p := range processes() {
-			ours := bytes.Contains(p.environ, []byte(hostMark+"="))
-			if !ours && slices.ContainsFunc(killed, func(d dead) bool { return p.has(d.mark) }) {
+		var left []processes.Process
+		for _, p := range processes.All() {
+			ours := bytes.Contains(p.Environ, []byte(hostMark+"="))
+			if !ours && slices.ContainsFunc(killed, func(d dead) bool { return p.Has(d.mark) }) {
 				left = append(left, p)
 			}
 		}
@@ -137,7 +139,7 @@ func judgeArtifacts(ctx context.Context, l *lab, s *section) (c artifactCounts, 
 			c.marked++
 		default:
 			c.wrong++
-			s.fail("artifact %s of %s is %s (%s), and has %d bytes that are not all (%t) or the begin (%t) of what was written: %v",
+			s.fail("artifact %s of %s is %s (%s), and has %d bytes that are not all (%t) or the start (%t) of what was written: %v",
 				a.ID, a.Session, a.State, a.Cause, len(got), isWhole, isBegin, err)
 		}
 	}

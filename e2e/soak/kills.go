@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +19,7 @@ import (
 const (
 	calmWorkers    = 13 // over calmSessions
 	calmSessions   = 3
-	violentWorkers = 3 // each with a session to itself
+	violentWorkers = 3 // each with a session to itself, the last of profile dev
 )
 
 // patience is how long a command may live when its client is gone. The lease is
@@ -37,6 +38,14 @@ type ending struct {
 	slow bool // the survivors may take patience
 }
 
+// wants reports whether a command may have ended so. In profile dev a command is root
+// in its container and can stop or kill its runner and PID 1: its end is then unknown,
+// or its session is lost, and never something else.
+func (e ending) wants(outcome string, dev bool) bool {
+	kind, _, _ := strings.Cut(outcome, "{")
+	return slices.Contains(e.want, outcome) || dev && (kind == "outcome-unknown" || kind == "session-lost")
+}
+
 const gone = "(client gone)"
 
 var endings = []ending{
@@ -44,6 +53,9 @@ var endings = []ending{
 	{name: "cancel", end: byCancel, want: []string{"cancelled"}},
 	{name: "client killed", end: byKill, want: []string{gone}, slow: true},
 	{name: "client closes", end: byClose, want: []string{gone}, slow: true},
+	{name: "output limit", end: byOutputLimit, want: []string{"output-limit", "timed-out"}},
+	{name: "job: killed", end: byJobKill, want: []string{"cancelled"}},
+	{name: "job: timeout", end: byJobTimeout, want: []string{"timed-out"}},
 	{name: "terminal: timeout", end: byTerminalTimeout, want: []string{"timed-out"}},
 	{name: "terminal: ended", end: byTerminalEnd, want: []string{"cancelled"}},
 }
@@ -76,11 +88,63 @@ func (w *killer) attached(ctx context.Context) (*server, error) {
 func (w *killer) soon() time.Duration { return time.Duration(w.rand.IntN(700)) * time.Millisecond }
 
 func byTimeout(ctx context.Context, w *killer, script string) (string, error) {
-	r, err := w.l.exec(ctx, w.session.id, "--timeout", (200*time.Millisecond + w.soon()).String(), script)
-	if r.Error != nil {
-		return r.outcome() + "{" + r.cause() + "}", fmt.Errorf("%s", r.Error.Message)
+	return w.exec(ctx, "--timeout", (200*time.Millisecond + w.soon()).String(), script)
+}
+
+// byOutputLimit lets the command write more than it may. One that has killed what
+// writes is ended by its timeout.
+func byOutputLimit(ctx context.Context, w *killer, script string) (string, error) {
+	flood := fmt.Sprintf("(sleep %.3f; exec yes) & ", 0.2+w.soon().Seconds())
+	return w.exec(ctx, "--timeout", "10s", "--output-limit", "1048576", flood+script)
+}
+
+// exec runs a script and returns its outcome, with the cause if there is one.
+func (w *killer) exec(ctx context.Context, args ...string) (string, error) {
+	r, err := w.l.exec(ctx, w.session.id, args...)
+	return r.full(), err
+}
+
+// job starts a script as a job.
+func (w *killer) job(ctx context.Context, args ...string) (string, error) {
+	args = append([]string{"session", "exec", "--quiet", "--background"}, args...)
+	out, err := w.l.cli(ctx, slices.Insert(args, len(args)-1, w.session.id)...)
+	id, _, _ := strings.Cut(out, " ") // its pid and its file follow
+	return id, err
+}
+
+func byJobKill(ctx context.Context, w *killer, script string) (string, error) {
+	id, err := w.job(ctx, script)
+	if err != nil {
+		return "", err
 	}
-	return r.outcome(), err
+	time.Sleep(w.soon())
+	_, killed := w.l.cli(ctx, "job", "kill", "--quiet", "--session", w.session.id, id)
+	return w.waited(ctx, id, killed)
+}
+
+func byJobTimeout(ctx context.Context, w *killer, script string) (string, error) {
+	id, err := w.job(ctx, "--timeout", (200*time.Millisecond + w.soon()).String(), script)
+	if err != nil {
+		return "", err
+	}
+	return w.waited(ctx, id, nil)
+}
+
+// waited is how a job has ended.
+func (w *killer) waited(ctx context.Context, id string, before error) (string, error) {
+	cmd := w.l.command(ctx, "job", "wait", "--json", "--session", w.session.id, id)
+	out, _ := cmd.Output() // its status is the job's
+	var job struct {
+		Reason string
+		Error  *struct{ Outcome, Cause string }
+	}
+	if err := json.Unmarshal(out, &job); err != nil {
+		return "", errors.Join(before, fmt.Errorf("%w: %q: %w", errNoOutcome, cut(string(out)), err))
+	}
+	if job.Error != nil {
+		return job.Error.Outcome + "{" + job.Error.Cause + "}", nil
+	}
+	return job.Reason, nil
 }
 
 func byCancel(ctx context.Context, w *killer, script string) (string, error) {
@@ -99,7 +163,7 @@ func byCancel(ctx context.Context, w *killer, script string) (string, error) {
 	var r toolResult
 	err = s.wait(ctx, answer, &r)
 	if e, ok := errors.AsType[*rpcError](err); ok {
-		return e.Data.Kind, nil
+		return e.kind(), nil
 	}
 	if err == nil && r.Details.Reason == "" {
 		return "cancelled", nil // before it began: contract agent has no details then
@@ -147,6 +211,9 @@ func (w *killer) startTerminal(ctx context.Context, script string, seconds float
 func endTerminal(ctx context.Context, s *server, terminal string) (string, error) {
 	var end struct{ Reason string }
 	err := s.call(ctx, "pty/end", map[string]any{"terminal": terminal}, &end)
+	if e, ok := errors.AsType[*rpcError](err); ok {
+		return e.kind(), nil
+	}
 	return end.Reason, err
 }
 
@@ -201,11 +268,11 @@ func (w *killer) one(ctx context.Context, mark string, a adversary, e ending) ki
 			w.server.kill() // the next one gets another
 			w.server = nil
 		}
-	} else if !slices.Contains(e.want, outcome) {
+	} else if !e.wants(outcome, w.session.dev) {
 		note("ended as %q; want one of %q", outcome, e.want)
 	}
 	start, allowed := time.Now(), time.Duration(0)
-	if e.slow {
+	if e.slow || !slices.Contains(e.want, outcome) { // an unknown end says nothing of survivors
 		allowed = patience
 	}
 	for {
@@ -228,7 +295,30 @@ func (w *killer) one(ctx context.Context, mark string, a adversary, e ending) ki
 		}
 	}
 	k.size = size(k.grown)
+	if w.session.dev {
+		if err := w.renew(ctx); err != nil {
+			note("%v", err)
+		}
+	}
 	return k
+}
+
+// renew starts another session if a command has made the engine remove this one.
+func (w *killer) renew(ctx context.Context) error {
+	if r, err := w.l.exec(ctx, w.session.id, "true"); err != nil || r.outcome() == "exited" {
+		return err
+	}
+	if w.server != nil {
+		w.server.kill()
+		w.server = nil
+	}
+	_ = w.l.stop(ctx, w.session) // it may be gone
+	one, err := w.l.startSession(ctx, devSession...)
+	if err == nil {
+		one.dev = true
+		*w.session = *one
+	}
+	return err
 }
 
 func size(path string) int64 {
@@ -261,17 +351,27 @@ func able(ctx context.Context, l *lab, s *session) (chosen []adversary, without 
 	return chosen, without, nil
 }
 
-// kills kills commands that will not have it.
+// devSession has as many processes as one of profile strict: what forks to the limit is
+// to be killed here, and not to see how many this machine can schedule.
+var devSession = []string{"--profile", "dev", "--pids", "512"}
+
+// kills kills commands that resist.
 func kills(ctx context.Context, l *lab) (s section, err error) {
 	s = section{title: "Adversarial kills"}
 	var sessions []*session
 	defer func() { err = errors.Join(err, l.stop(context.WithoutCancel(ctx), sessions...)) }()
-	for range calmSessions + violentWorkers {
-		one, err := l.startSession(ctx)
+	for i := range calmSessions + violentWorkers {
+		var args []string
+		dev := i == calmSessions+violentWorkers-1
+		if dev {
+			args = devSession
+		}
+		one, err := l.startSession(ctx, args...)
 		sessions = append(sessions, one)
 		if err != nil {
 			return s, err
 		}
+		one.dev = dev
 	}
 	chosen, without, err := able(ctx, l, sessions[0])
 	if err != nil {
@@ -289,7 +389,8 @@ func kills(ctx context.Context, l *lab) (s section, err error) {
 func killText(without []string) string {
 	text := fmt.Sprintf("Commands that do what they can to outlive their end (rows K of the threat model), %d at a time over %d sessions, ended at random "+
 		"points of their lives. Survivors are counted on the host, by a mark in arguments and environment right after the outcome, and by the containers' cgroups "+
-		"when all is over; a file that each of them makes grow must not grow after its outcome. A command that was left running on purpose was found by all three.",
+		"when all is over; a file that each of them makes grow must not grow after its outcome. A command that was left running on purpose was found by all three. "+
+		"One of the sessions has the profile dev, in which a command is root in its container: there an end may be unknown, never wrong.",
 		calmWorkers+violentWorkers, calmSessions+violentWorkers)
 	if len(without) > 0 {
 		text += " Left out: " + strings.Join(without, "; ") + "."
@@ -375,6 +476,11 @@ func killAll(ctx context.Context, l *lab, sessions []*session, chosen []adversar
 		}
 		workers.Go(func() {
 			for o := range orders {
+				// A command of profile dev that kills its runner is left to its client, and
+				// without one lives until the lease is over.
+				if w.session.dev && o.e.slow {
+					o.e = endings[0]
+				}
 				k := w.one(ctx, fmt.Sprintf("kill-%x-%05d", l.seed, o.n), o.a, o.e)
 				mu.Lock()
 				all = append(all, k)

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // hostMark marks every process of ours on this machine. Nothing of the host's
@@ -57,7 +59,7 @@ func openLab(ctx context.Context, o options, progress io.Writer) (*lab, error) {
 func (l *lab) home(dir string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "SANDBOXBASH_") })
 	return append(env, "HOME="+dir, "XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "XDG_CACHE_HOME="+dir+"/cache",
-		"SANDBOXBASH_IMAGE=host", hostMark+"="+l.dir)
+		"SANDBOXBASH_IMAGE=host", "SANDBOXBASH_KEEP_FOR=0s", hostMark+"="+l.dir)
 }
 
 // at is the same with another home, and another engine unless host is "".
@@ -190,8 +192,17 @@ func (l *lab) exec(ctx context.Context, id string, args ...string) (result, erro
 	return r, err
 }
 
+// full is the outcome, with the cause of an error.
+func (r result) full() string {
+	if cause := r.cause(); cause != "" {
+		return r.outcome() + "{" + cause + "}"
+	}
+	return r.outcome()
+}
+
 // session is one that the lab has started.
 type session struct {
+	dev       bool // of profile dev: a command is root in it
 	id        string
 	container string // the engine's full id
 	dir       string // its workspace, as this machine sees it
@@ -253,7 +264,8 @@ func (l *lab) things(ctx context.Context) ([]string, error) {
 		}
 		for line := range strings.Lines(out) {
 			line = strings.TrimSpace(line)
-			kept := strings.HasPrefix(line, "volume sandboxbash-runner-") || strings.HasPrefix(line, "volume sandboxbash-programs-")
+			kept := strings.HasPrefix(line, "volume sandboxbash-runner-") || strings.HasPrefix(line, "volume sandboxbash-programs-") ||
+				strings.HasPrefix(line, "volume sandboxbash-accounts-")
 			if strings.Contains(line, "sandboxbash") && !kept {
 				all = append(all, line)
 			}
@@ -276,8 +288,8 @@ func (l *lab) nothingSince(ctx context.Context, before []string) error {
 			return err
 		}
 		left = slices.DeleteFunc(now, func(t string) bool { return slices.Contains(before, t) })
-		for _, p := range processes() {
-			if p.has(hostMark+"="+l.dir) && p.pid != os.Getpid() {
+		for _, p := range processes.All() {
+			if p.Has(hostMark+"="+l.dir) && p.PID != os.Getpid() {
 				left = append(left, "process "+p.String())
 			}
 		}

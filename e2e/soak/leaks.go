@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // leaks runs many commands one after the other in one session, and looks at what has
@@ -74,7 +76,7 @@ func (l *lab) look(ctx context.Context, one *server, session *session) (f footpr
 	if _, err := fmt.Sscan(state, &init, &f.execs); err != nil {
 		return f, fmt.Errorf("docker inspect: %q: %w", state, err)
 	}
-	f.initRSS, f.shimRSS = memory(init), memory(parentOf(init))
+	f.initRSS, f.shimRSS = memory(init), memory(processes.Status(init, "PPid"))
 	if f.shimRSS == 0 || f.engineRSS == 0 {
 		return f, errors.New("the engine's processes are not to be seen: does it run on this machine?")
 	}
@@ -89,16 +91,16 @@ func (l *lab) daemon(ctx context.Context) int {
 		return 0
 	}
 	var unnamed int
-	for _, p := range processes() {
-		name, _, _ := strings.Cut(p.argv, " ")
+	for _, p := range processes.All() {
+		name, _, _ := strings.Cut(p.Command(), " ")
 		if name[strings.LastIndexByte(name, '/')+1:] != "dockerd" {
 			continue
 		}
-		if strings.Contains(p.argv, root) {
-			return p.pid
+		if strings.Contains(p.Command(), root) {
+			return p.PID
 		}
-		if !strings.Contains(p.argv, "--data-root") {
-			unnamed = p.pid
+		if !strings.Contains(p.Command(), "--data-root") {
+			unnamed = p.PID
 		}
 	}
 	return unnamed

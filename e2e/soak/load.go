@@ -80,12 +80,12 @@ func together(ctx context.Context, l *lab, s *section) (err error) {
 			err = errors.Join(err, one.close())
 		}
 	}()
-	type place struct {
+	type loaded struct {
 		server  *server
 		session string
 	}
 	var mu sync.Mutex
-	var places []place
+	var sessions []loaded
 	var starting sync.WaitGroup
 	for i := range loadServers {
 		one, err := l.serve(ctx)
@@ -100,14 +100,14 @@ func together(ctx context.Context, l *lab, s *section) (err error) {
 				if err != nil {
 					s.fail("server %d: start a session: %v", i, err)
 				} else {
-					places = append(places, place{one, made.id})
+					sessions = append(sessions, loaded{one, made.id})
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	starting.Wait()
-	if len(places) != l.sizes.sessions {
+	if len(sessions) != l.sizes.sessions {
 		return s.err()
 	}
 	idle := 0
@@ -122,11 +122,11 @@ func together(ctx context.Context, l *lab, s *section) (err error) {
 		return open
 	})
 	answers := all(l.sizes.concurrent, func(n int) answer {
-		p := places[n%len(places)]
+		p := sessions[n%len(sessions)]
 		return ask(ctx, p.server, p.session, fmt.Sprintf("load-%x-%d", l.seed, n), n%250)
 	})
 	most := peak()
-	what := fmt.Sprintf("%d at once over %d sessions", l.sizes.concurrent, len(places))
+	what := fmt.Sprintf("%d at once over %d sessions", l.sizes.concurrent, len(sessions))
 	judgeAnswers(s, what, answers)
 	s.limit(what+": descriptors of ours at the peak, a command", float64(most-idle)/float64(len(answers)), 8)
 	for _, one := range servers {

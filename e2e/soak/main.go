@@ -50,6 +50,7 @@ type sizes struct {
 	single     int           // commands at once in one session
 	sequential int           // commands one after the other
 	starts     int           // sessions that are started and stopped
+	scripts    int           // that bash and the policy read
 	rest       time.Duration // before what they have left is counted
 }
 
@@ -57,8 +58,8 @@ type sizes struct {
 const fullRest = 32 * time.Second
 
 var (
-	full  = sizes{kills: 1000, hosts: 200, concurrent: 1000, sessions: 50, single: 200, sequential: 10000, starts: 1000, rest: fullRest}
-	short = sizes{kills: 32, hosts: 10, concurrent: 60, sessions: 5, single: 24, sequential: 100, starts: 6, rest: 2 * time.Second}
+	full  = sizes{kills: 1000, hosts: 200, concurrent: 1000, sessions: 50, single: 200, sequential: 10000, starts: 1000, scripts: 100_000, rest: fullRest}
+	short = sizes{kills: 32, hosts: 10, concurrent: 60, sessions: 5, single: 24, sequential: 100, starts: 6, scripts: 500, rest: 2 * time.Second}
 )
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -85,6 +86,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", "", "the page whose measured part to replace")
 	flags.StringVar(&o.history, "history", "soak-history.jsonl", "where the nemesis records what has happened")
 	flags.Float64Var(&o.minutes, "minutes", 10, "how long the nemesis goes on")
+	flags.IntVar(&o.sizes.kills, "kills", o.sizes.kills, "how many commands are killed")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of everything random")
 	flags.BoolFunc("quick", "do little: shows that it works", func(string) error {
 		o.sizes = short
@@ -122,6 +124,7 @@ var parts = []part{
 	{name: "load", run: load},
 	{name: "leaks", run: leaks},
 	{name: "starts", run: starts},
+	{name: "policy", run: againstBash},
 	{name: "nemesis", run: nemesis, elsewhere: true},
 	{name: "clock", run: clock, named: true},
 }

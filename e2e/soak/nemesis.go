@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/e2e/engines"
 	"github.com/sandboxbash/sandboxbash/e2e/faultproxy"
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 const (
@@ -240,8 +241,8 @@ func (n *nemesisRun) told(s *slot, now *session, out event) {
 }
 
 // living are the processes of a command.
-func living(op int, in *session) []process {
-	return slices.DeleteFunc(marked(nonce(op)), func(p process) bool { return !strings.Contains(p.cgroup, in.container) })
+func living(op int, in *session) []processes.Process {
+	return slices.DeleteFunc(marked(nonce(op)), func(p processes.Process) bool { return !p.InContainer(in.container) })
 }
 
 func (n *nemesisRun) runCall(s *slot, now *session, in event, random *rand.Rand) {

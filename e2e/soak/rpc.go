@@ -25,7 +25,7 @@ type server struct {
 	mu      sync.Mutex
 	last    int                    // guarded by mu; id of a request
 	waiting map[int]chan<- message // guarded by mu; until they are answered
-	double  []string               // guarded by mu; answers that nobody waits for
+	double  []string               // guarded by mu; answers that no call waits for
 	ended   error                  // guarded by mu; set before done is closed
 }
 
@@ -44,6 +44,14 @@ type rpcError struct {
 
 func (e *rpcError) Error() string {
 	return fmt.Sprintf("%s{%s}: %s", e.Data.Kind, e.Data.Cause, e.Message)
+}
+
+// kind is the outcome, with its cause if there is one.
+func (e *rpcError) kind() string {
+	if e.Data.Cause == "" {
+		return e.Data.Kind
+	}
+	return e.Data.Kind + "{" + e.Data.Cause + "}"
 }
 
 var errServerEnded = errors.New("the server has ended")
@@ -98,7 +106,7 @@ func (s *server) read(stdout io.Reader) {
 		delete(s.waiting, *m.ID)
 		s.mu.Unlock()
 		if !known {
-			s.odd(fmt.Sprintf("an answer to %d, which nobody has asked, or a second one", *m.ID))
+			s.odd(fmt.Sprintf("an answer to %d, which was not asked, or a second one", *m.ID))
 			continue
 		}
 		answer <- m

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
 // settle heals everything, and records what is true then.
@@ -20,7 +22,7 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 		}
 	}
 	for _, c := range n.servers {
-		c.kill() // a client that has ended is no error
+		c.kill() // it is not an error that a client has ended
 	}
 	for _, s := range n.sessions { // before its lease can be over
 		n.last(ctx, s)
@@ -43,9 +45,9 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 func (n *nemesisRun) untilGone() map[int]int {
 	for until := time.Now().Add(nemesisIdle + afterLease); ; time.Sleep(500 * time.Millisecond) {
 		alive := map[int]int{}
-		for _, p := range processes() {
+		for _, p := range processes.All() {
 			for _, s := range n.sessions {
-				if strings.Contains(p.cgroup, s.container) && p.uid != 0 && p.state != "Z" {
+				if p.InContainer(s.container) && p.UID != 0 && p.State != "Z" {
 					alive[n.opOf(p)]++
 				}
 			}
@@ -57,9 +59,9 @@ func (n *nemesisRun) untilGone() map[int]int {
 }
 
 // opOf is the command that a process belongs to; 0 if it does not say.
-func (n *nemesisRun) opOf(p process) int {
+func (n *nemesisRun) opOf(p processes.Process) int {
 	for op := range n.places {
-		if p.has(nonce(op)) {
+		if p.Has(nonce(op)) {
 			return op
 		}
 	}

@@ -10,7 +10,7 @@ import (
 type slot struct {
 	n *nemesisRun
 
-	starting chan struct{} // holds one: whoever starts a session has it
+	starting chan struct{} // holds one: the goroutine that starts a session takes it
 
 	mu      sync.Mutex
 	now     *session // guarded by mu; nil before the first, and after a loss

@@ -101,6 +101,8 @@ func TestLeaks(t *testing.T) { testPart(t, "leaks") }
 
 func TestStarts(t *testing.T) { testPart(t, "starts") }
 
+func TestPolicy(t *testing.T) { testPart(t, "policy") }
+
 // The machine's clock is left alone here: it is every program's.
 func TestClock(t *testing.T) {
 	l := testLab(t, options{sizes: short})
@@ -148,14 +150,14 @@ func TestReplace(t *testing.T) {
 	for _, tt := range []struct{ name, page, want string }{
 		{"a new page", "# Top\n", "# Top\n\nNEW\n"},
 		{"in its place", "# Top\n\n" + a + "\nbetween\n\n" + b, "# Top\n\nNEW\n\nbetween\n\n" + b},
-		{"beside others", "# Top\n\n" + b + "\nend\n", "# Top\n\n" + b + "\nend\n\nNEW\n"},
+		{"next to others", "# Top\n\n" + b + "\nend\n", "# Top\n\n" + b + "\nend\n\nNEW\n"},
 	} {
 		if got, err := replace(tt.page, "a", "NEW\n"); got != tt.want || err != nil {
 			t.Errorf("%s: replace() = %q, %v; want %q", tt.name, got, err, tt.want)
 		}
 	}
 	if got, err := replace("<!-- measured: a -->\n", "a", "NEW\n"); err == nil {
-		t.Errorf("replace(a begin without an end) = %q; want an error", got)
+		t.Errorf("replace(a start without an end) = %q; want an error", got)
 	}
 }
 
@@ -291,7 +293,7 @@ func TestProcesses(t *testing.T) {
 		t.Skip("needs proc(5): ", err)
 	}
 	found := marked("proc-test-mark")
-	if len(found) != 1 || found[0].pid != cmd.Process.Pid || found[0].parent != os.Getpid() || found[0].uid != os.Getuid() {
+	if len(found) != 1 || found[0].PID != cmd.Process.Pid || found[0].Parent != os.Getpid() || found[0].UID != os.Getuid() {
 		t.Errorf("marked() = %v; want the process %d", found, cmd.Process.Pid)
 	}
 	if memory(cmd.Process.Pid) == 0 || descriptors(os.Getpid()) < 3 {

@@ -166,7 +166,7 @@ func cycle(ctx context.Context, one *server) error {
 	return one.call(ctx, "session/stop", map[string]any{"session": made.id}, nil)
 }
 
-// lookAtRest takes a footprint when connections that nobody uses any more have been
+// lookAtRest takes a footprint when connections that are no longer used have been
 // closed by both sides: after the lab's rest, and later while the engine has too many
 // more open than before, for as long as a full rest. before is nil for the first look.
 func (l *lab) lookAtRest(ctx context.Context, one *server, in *session, before *footprint) (footprint, error) {

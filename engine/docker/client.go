@@ -1,6 +1,7 @@
-// Package docker speaks to a Docker engine, and to those that answer in its
-// place, such as Podman. It is the only package that knows the Docker client;
-// what it takes and returns are the types and errors of package engine.
+// Package docker runs sessions on a Docker engine, or on one that speaks its API, such as
+// Podman. Engine is the engine.Engine; Client is the connection below it. It is the only
+// package that knows the Docker client: what it takes and returns are the types and errors
+// of package engine.
 //
 // Every call that does not stream ends within 30 seconds, also when the caller
 // sets no deadline. Calls that only read are tried once more when the
@@ -33,14 +34,15 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// minAPI is the oldest API that can be told everything a session needs:
-// CgroupnsMode came with it (Docker 20.10).
+// minAPI is the oldest API version that has everything a session needs: CgroupnsMode
+// came with it (Docker 20.10).
 const minAPI = "1.41"
 
 // maxError bounds what is read of an engine's answer that is an error.
 const maxError = 64 << 10
 
-// maxInspect bounds what is read of an exec's state; a longer answer is an error.
+// maxInspect bounds what is read of an exec's state, or of the engine itself; a
+// longer answer is an error.
 const maxInspect = 1 << 20
 
 // Client is a connection to one engine. Its methods may be called concurrently.
@@ -48,7 +50,7 @@ const maxInspect = 1 << 20
 type Client struct {
 	api       *client.Client
 	transport *http.Transport
-	http      *http.Client // over transport, for what api does not tell
+	http      *http.Client // over transport, for what api has no call for
 	url       *url.URL     // of the engine, as the Docker client splits it
 	address   string
 	configDir string
@@ -67,7 +69,7 @@ func Connect(ctx context.Context, opts Options) (*Client, error) {
 	const op = "find a container engine"
 	ends, err := endpoints(opts)
 	if err != nil {
-		return nil, &engine.Error{Op: op, Kind: engine.ErrInvalid, Err: err}
+		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: err}
 	}
 	var tried []error
 	for _, end := range ends {
@@ -75,12 +77,12 @@ func Connect(ctx context.Context, opts Options) (*Client, error) {
 		if err == nil {
 			return c, nil
 		}
-		if errors.Is(err, engine.ErrTooOld) || errors.Is(err, engine.ErrInvalid) || ctx.Err() != nil {
+		if errors.Is(err, engine.ErrTooOld) || errors.Is(err, engine.ErrInvalid) || errors.Is(err, engine.ErrAddress) || ctx.Err() != nil {
 			return nil, fail(ctx, op, err)
 		}
 		tried = append(tried, fmt.Errorf("%s (%s): %w", end.host, end.source, err))
 	}
-	return nil, &engine.Error{Op: op, Kind: engine.ErrUnreachable, Err: &unreachableError{tried: tried}}
+	return nil, &engine.Error{Op: op, Kind: engine.ErrUnreachable, Err: &unreachableError{tried: tried, names: opts.names()}}
 }
 
 // pingTimeout bounds the first contact with one address.
@@ -90,12 +92,12 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	op := "connect to " + end.host
 	u, err := client.ParseHostURL(end.host)
 	if err != nil {
-		return nil, invalid(op, "%w (%s)", err, end.source)
+		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: fmt.Errorf("%w (%s)", err, end.source)}
 	}
 	// A session opens connections in bursts, one an exec: keep more than the usual two.
 	tr := &http.Transport{TLSClientConfig: end.tls, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second}
 	if err := sockets.ConfigureTransport(tr, u.Scheme, u.Host); err != nil {
-		return nil, invalid(op, "%w (%s)", err, end.source)
+		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: fmt.Errorf("%w (%s)", err, end.source)}
 	}
 	inner := &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}
 	api, err := client.NewClientWithOpts(
@@ -104,7 +106,7 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
-		return nil, invalid(op, "%w (%s)", err, end.source)
+		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: fmt.Errorf("%w (%s)", err, end.source)}
 	}
 	inner.Transport = answers{inner.Transport} // the options take no other than an http.Transport
 	c := &Client{
@@ -118,8 +120,8 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// behindProxy names the proxy that stood between us and an engine: Docker's
-// client obeys the environment's on TCP, and tells only of the engine.
+// behindProxy adds to err the proxy that the request went through. On TCP Docker's client
+// uses the proxy of the environment, and its errors name only the engine.
 func behindProxy(tr *http.Transport, engineURL *url.URL, err error) error {
 	if tr.Proxy == nil {
 		return err
@@ -148,7 +150,7 @@ func (c *Client) negotiate(ctx context.Context, op, asked string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return err // of no kind: whatever answers there, it is no engine for us
+		return err // of no kind: whatever answers there, it is not an engine for us
 	}
 	found := ping.APIVersion
 	if found == "" || versions.LessThan(found, minAPI) {
@@ -187,7 +189,7 @@ func (c *Client) Close() error { return c.api.Close() }
 // Info describes the engine.
 func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 	const op = "ask the engine about itself"
-	info, err := ask(ctx, op, c.api.Info)
+	info, err := ask(ctx, op, c.info)
 	if err != nil {
 		return engine.Info{}, err
 	}
@@ -213,7 +215,7 @@ func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 		SecurityOpts:   info.SecurityOptions,
 		Unenforced:     unenforced(info),
 		Warnings:       info.Warnings,
-		PlainTmpfs:     product(version) == "podman",
+		EmptyResolver:  product(version) == "podman",
 	}
 	for name := range info.Runtimes {
 		out.Runtimes = append(out.Runtimes, name)
@@ -225,6 +227,15 @@ func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 		}
 	}
 	return out, nil
+}
+
+// info is /info. The Docker client's own call loses the type of an error.
+func (c *Client) info(ctx context.Context) (info system.Info, err error) {
+	body, err := c.getRaw(ctx, "/info")
+	if err == nil {
+		err = json.Unmarshal(body, &info)
+	}
+	return info, err
 }
 
 func product(v types.Version) string {
@@ -269,8 +280,8 @@ func unenforced(info system.Info) []string {
 	return out
 }
 
-// isPodman asks once which product answers: a few requests must be put
-// differently to Podman.
+// isPodman reports whether the engine is Podman, which takes a few requests in another
+// form. It asks the engine once.
 func (c *Client) isPodman(ctx context.Context) (bool, error) {
 	c.mu.Lock()
 	known := c.product
@@ -321,7 +332,7 @@ func (c *Client) getRaw(ctx context.Context, route string) ([]byte, error) {
 		return nil, err
 	}
 	if len(body) > maxInspect {
-		return nil, fmt.Errorf("the engine's answer is over %d bytes", maxInspect)
+		return nil, errLongAnswer
 	}
 	return body, nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// CreateContainer creates a container of that shape and returns what the engine
-// had to say against it: a warning usually means that a limit was dropped.
+// CreateContainer creates a container of that shape and returns the engine's warnings:
+// one usually means that a limit was dropped.
 // Nothing that the image configures takes effect, its LABEL apart: the engine
 // merges those in, so a caller sets every label that it will trust.
 // It does not return before the engine has answered, unless ctx ended 4 s ago.
@@ -75,7 +75,7 @@ func (c *Client) defaults(ctx context.Context, id engine.ImageID) (imageDefaults
 	return out, nil
 }
 
-// StartContainer starts a container. One that runs already is no error.
+// StartContainer starts a container. One that runs already is not an error.
 func (c *Client) StartContainer(ctx context.Context, id engine.ContainerID) error {
 	op := "start container " + string(id)
 	ctx, cancel := bounded(ctx)
@@ -156,7 +156,7 @@ func state(found container.InspectResponse) engine.ContainerState {
 		out.Labels = found.Config.Labels
 	}
 	if st := found.State; st != nil {
-		out.Status = st.Status
+		out.Status = engine.Status(st.Status)
 		out.OOMKilled = st.OOMKilled
 		out.ExitCode = st.ExitCode
 		out.Error = st.Error
@@ -164,7 +164,7 @@ func state(found container.InspectResponse) engine.ContainerState {
 		out.Finished = timestamp(st.FinishedAt)
 		out.PID = st.Pid
 	}
-	if out.Status == container.StateRunning {
+	if out.Status == engine.StatusRunning {
 		out.Finished = time.Time{} // the engine keeps that of the run before
 	}
 	for _, m := range found.Mounts {
@@ -183,8 +183,8 @@ func state(found container.InspectResponse) engine.ContainerState {
 	return out
 }
 
-// timestamp is the zero time for what is none: the engine writes the year 1 for
-// never.
+// timestamp parses a time of the engine's, which writes the year 1 for never. It returns
+// the zero time for that, and for what is not a time.
 func timestamp(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -209,14 +209,14 @@ func (c *Client) explain(ctx context.Context, id engine.ContainerID, err error) 
 	if !ok || !cerrdefs.IsConflict(err) && !cerrdefs.IsInternal(err) {
 		return err
 	}
-	if st, e := c.Container(ctx, string(id)); e == nil && st.Status != container.StateRunning {
+	if st, e := c.Container(ctx, string(id)); e == nil && st.Status != engine.StatusRunning {
 		return &engine.Error{Op: refused.Op, Kind: engine.ErrNotRunning, Err: refused.Err}
 	}
 	return err
 }
 
-// WaitContainer returns when the container is not running, which it may not
-// have been at all. Only ctx bounds it.
+// WaitContainer returns once the container is not running, at once if it is not. Only
+// ctx bounds it.
 func (c *Client) WaitContainer(ctx context.Context, id engine.ContainerID) error {
 	return c.wait(ctx, id, container.WaitConditionNotRunning)
 }
@@ -235,7 +235,7 @@ func (c *Client) wait(ctx context.Context, id engine.ContainerID, until containe
 }
 
 // RemoveContainer kills and removes a container and its anonymous volumes. One
-// that is not there, or that somebody else has just removed, is no error.
+// that is not there, or that has just been removed, is not an error.
 func (c *Client) RemoveContainer(ctx context.Context, id engine.ContainerID) error {
 	op := "remove container " + string(id)
 	ctx, cancel := bounded(ctx)

@@ -35,7 +35,7 @@ const (
 // errFrame says that the stream is not what Docker sends, or that we lost its thread.
 var errFrame = errors.New("bad frame in the engine's stream")
 
-// demux splits the stream of an exec. Of the frames it gives the standard output
+// demux splits the stream of an exec. It gives the frames of standard output
 // to Read and WriteTo, and keeps the end of standard error. Without frames (a
 // terminal's stream has none) it gives everything.
 //

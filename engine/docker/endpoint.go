@@ -1,14 +1,17 @@
 package docker
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/docker/cli/cli/config"
@@ -19,7 +22,8 @@ import (
 
 // Options say where to look for an engine.
 type Options struct {
-	Address string              // as in --engine; it wins over everything else
+	Address string              // of the engine; it wins over everything else
+	Source  string              // what has named Address, for error messages; "": the caller
 	Getenv  func(string) string // nil: there is no environment
 	Home    string              // the user's home directory; "" if there is none
 }
@@ -31,7 +35,15 @@ func (o Options) getenv(name string) string {
 	return o.Getenv(name)
 }
 
-// endpoint is one place where an engine may answer.
+// names says what an engine can be named with.
+func (o Options) names() string {
+	if o.Source == "" {
+		return "DOCKER_HOST"
+	}
+	return o.Source + " or DOCKER_HOST"
+}
+
+// endpoint is an address at which an engine may answer.
 type endpoint struct {
 	host   string // as in "unix:///var/run/docker.sock"
 	source string // what named it, for error messages
@@ -39,7 +51,10 @@ type endpoint struct {
 }
 
 // unreachableError lists every address that was tried.
-type unreachableError struct{ tried []error }
+type unreachableError struct {
+	tried []error
+	names string // what an engine can be named with
+}
 
 func (e *unreachableError) Error() string {
 	var b strings.Builder
@@ -47,7 +62,7 @@ func (e *unreachableError) Error() string {
 	for _, err := range e.tried {
 		fmt.Fprintf(&b, "\n  %v", err)
 	}
-	b.WriteString("\nStart the engine, check that you may use its socket, or name another one with --engine or DOCKER_HOST")
+	b.WriteString("\nStart the engine, check that you may use its socket, or name another one with " + e.names)
 	return b.String()
 }
 
@@ -63,11 +78,11 @@ func configDir(o Options) string {
 	return filepath.Join(o.Home, ".docker")
 }
 
-// endpoints lists where to look, best first. A place that somebody named is the
-// only one: a session must not land on another engine than the one asked for.
+// endpoints lists the addresses to try, best first. An address that was named is the only
+// one: a session must not run on an engine that was not asked for.
 func endpoints(o Options) ([]endpoint, error) {
 	if o.Address != "" {
-		return one(named(o, o.Address, "--engine"))
+		return one(named(o, o.Address, cmp.Or(o.Source, "the caller")))
 	}
 	if host := o.getenv("DOCKER_HOST"); host != "" {
 		return one(named(o, host, "DOCKER_HOST"))
@@ -77,7 +92,7 @@ func endpoints(o Options) ([]endpoint, error) {
 	if name == "" && dir != "" {
 		file, err := config.Load(dir)
 		if err != nil {
-			return nil, fmt.Errorf("read Docker's configuration: %w: repair it, or name the engine with --engine", err)
+			return nil, fmt.Errorf("read Docker's configuration: %w: repair it, or name the engine with %s", err, o.names())
 		}
 		name, source = file.CurrentContext, "the current context of "+file.Filename
 	}
@@ -197,18 +212,26 @@ func usable(e endpoint) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(e.host, "://")
 	switch {
 	case !ok || rest == "":
-		return endpoint{}, fmt.Errorf("%q (%s) is no engine's address: write unix:///path/to.sock or tcp://host:port", e.host, e.source)
+		return endpoint{}, fmt.Errorf("%q (%s) is not an engine's address: write unix:///path/to.sock or tcp://host:port", e.host, e.source)
 	case scheme == "ssh":
 		return endpoint{}, fmt.Errorf("%s (%s): ssh:// is not supported: forward the socket, as in "+
-			"`ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock %s`, and use --engine unix:///tmp/engine.sock", e.host, e.source, rest)
+			"`ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock %s`, and name the engine as unix:///tmp/engine.sock", e.host, e.source, rest)
 	case scheme == "npipe" && runtime.GOOS != "windows":
 		return endpoint{}, fmt.Errorf("%s (%s): named pipes are for Windows: write unix:///path/to.sock or tcp://host:port", e.host, e.source)
 	case scheme != "unix" && scheme != "tcp" && scheme != "npipe":
 		return endpoint{}, fmt.Errorf("%s (%s): %s:// is not supported: write unix:///path/to.sock or tcp://host:port", e.host, e.source, scheme)
 	case scheme == "tcp":
 		e.host = "tcp://" + withPort(rest, e.tls)
+		if u, err := url.Parse(e.host); err != nil || !goodPort(u.Port()) {
+			return endpoint{}, fmt.Errorf("%q (%s) is not an engine's address: write tcp://host:port, with a port from 1 to 65535", e.host, e.source)
+		}
 	}
 	return e, nil
+}
+
+func goodPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // withPort adds the port that Docker's documentation gives to an engine.

@@ -79,7 +79,8 @@ func TestEndpoints(t *testing.T) {
 		{name: "ssh context", home: home, env: map[string]string{"DOCKER_CONTEXT": "remote"}, err: "ssh:// is not supported"},
 		{name: "named pipe", address: "npipe:////./pipe/x", err: "named pipes are for Windows"},
 		{name: "unknown scheme", address: "fd://3", err: "fd:// is not supported"},
-		{name: "no scheme", address: "docker", err: "is no engine's address"},
+		{name: "no scheme", address: "docker", err: "is not an engine's address"},
+		{name: "no port", address: "tcp://there:99999", err: "a port from 1 to 65535"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,11 +99,11 @@ func TestEndpoints(t *testing.T) {
 func TestConnectUnreachable(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing.sock")
-	_, err := Connect(t.Context(), Options{Getenv: environ(map[string]string{"DOCKER_HOST": "unix://" + missing})})
+	_, err := Connect(t.Context(), Options{Source: "--named", Getenv: environ(map[string]string{"DOCKER_HOST": "unix://" + missing})})
 	if !errors.Is(err, engine.ErrUnreachable) {
 		t.Fatalf("Connect() = %v; want ErrUnreachable", err)
 	}
-	for _, part := range []string{"unix://" + missing, "DOCKER_HOST", "--engine"} {
+	for _, part := range []string{"unix://" + missing, "DOCKER_HOST", "--named"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("Connect() = %q; want %q in it", err, part)
 		}
@@ -179,7 +180,7 @@ func TestConnectTLS(t *testing.T) {
 		{"verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": certs}, nil},
 		{"not verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS": "1", "DOCKER_CERT_PATH": t.TempDir()}, nil},
 		{"unknown authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": t.TempDir()}, engine.ErrUnreachable},
-		{"bad authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": bad}, engine.ErrInvalid},
+		{"bad authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": bad}, engine.ErrAddress},
 		{"no TLS", map[string]string{"DOCKER_HOST": address}, engine.ErrUnreachable},
 		{"context", map[string]string{"DOCKER_CONFIG": withContext, "DOCKER_CONTEXT": "tls"}, nil},
 		{"context that skips", map[string]string{"DOCKER_CONFIG": withContext, "DOCKER_CONTEXT": "skip"}, nil},
@@ -194,7 +195,7 @@ func TestConnectTLS(t *testing.T) {
 				return
 			}
 			t.Cleanup(func() { _ = c.Close() })
-			if st, err := c.Exec(t.Context(), "x"); err != nil || st.ExitCode == nil || *st.ExitCode != 3 {
+			if st, err := c.inspectExec(t.Context(), "x"); err != nil || st.ExitCode == nil || *st.ExitCode != 3 {
 				t.Errorf("Exec() over TLS = %+v, %v; want exit code 3", st, err)
 			}
 		})

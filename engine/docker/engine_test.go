@@ -200,18 +200,14 @@ func open(t *testing.T, c *docker.Client, id engine.ContainerID, want engine.Exe
 	return s
 }
 
-// ended waits for an exec's end, which follows that of its stream shortly.
-func ended(t *testing.T, c *docker.Client, id engine.ExecID) engine.ExecState {
+// exitCode waits for the exit code of what a stream is of.
+func exitCode(t *testing.T, s engine.Stream) int {
 	t.Helper()
-	for {
-		st, err := c.Exec(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !st.Running {
-			return st
-		}
+	code, err := s.ExitCode(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	return code
 }
 
 func TestEngineInfo(t *testing.T) {
@@ -349,15 +345,10 @@ func TestEngineExec(t *testing.T) {
 	id := create(t, c, shape(image))
 
 	s := open(t, c, id, engine.Exec{Args: []string{"/helper", "cat"}, User: "0:0"})
-	// The stream is there a little before the engine counts the process as running.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		st, err := c.Exec(t.Context(), s.ID())
-		if err != nil || st.ExitCode != nil || time.Now().After(deadline) {
-			t.Errorf("Exec(running) = %+v, %v; want it running without an exit code", st, err)
-		}
-		if err != nil || st.Running || st.ExitCode != nil || time.Now().After(deadline) {
-			break
-		}
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if code, err := s.ExitCode(soon); err == nil {
+		t.Errorf("ExitCode(running) = %d; want an error", code)
 	}
 	sent := bytes.Repeat([]byte("\x00\x01\x02\x10\x11\x1e\x1f\x1d\xff\n"), 100_000)
 	wrote := make(chan error, 1)
@@ -372,8 +363,8 @@ func TestEngineExec(t *testing.T) {
 	if err := <-wrote; err != nil {
 		t.Error(err)
 	}
-	if st := ended(t, c, s.ID()); st.ExitCode == nil || *st.ExitCode != 0 {
-		t.Errorf("Exec(cat) = %+v; want exit code 0", st)
+	if code := exitCode(t, s); code != 0 {
+		t.Errorf("ExitCode(cat) = %d; want 0", code)
 	}
 
 	s = open(t, c, id, engine.Exec{Args: []string{"/helper", "both"}, User: "0:0"})
@@ -385,8 +376,8 @@ func TestEngineExec(t *testing.T) {
 	if _, err := io.ReadAll(s); err != nil {
 		t.Error(err)
 	}
-	if st := ended(t, c, s.ID()); st.ExitCode == nil || *st.ExitCode != 42 {
-		t.Errorf("Exec(exit 42) = %+v; want exit code 42", st)
+	if code := exitCode(t, s); code != 42 {
+		t.Errorf("ExitCode(exit 42) = %d; want 42", code)
 	}
 
 	s = open(t, c, id, engine.Exec{Args: []string{"/helper", "winsize"}, User: "0:0", TTY: true, Rows: 33, Cols: 111})
@@ -397,9 +388,6 @@ func TestEngineExec(t *testing.T) {
 		t.Errorf("winsize gave %q, %v; want 33 rows and 111 columns", got, err)
 	}
 
-	if _, err := c.Exec(t.Context(), "0123"); !errors.Is(err, engine.ErrNotFound) {
-		t.Errorf("Exec(unknown) = %v; want ErrNotFound", err)
-	}
 	if _, err := c.OpenExec(t.Context(), "0123", engine.Exec{Args: []string{"/helper"}}); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("OpenExec(unknown container) = %v; want ErrNotFound", err)
 	}

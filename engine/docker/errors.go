@@ -29,7 +29,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // makeGrace is how long a call that makes something is waited for after its caller
-// has given up: an engine goes on with it, and what nobody waits for cannot be
+// has given up: an engine goes on with it, and what is not waited for cannot be
 // taken away again.
 const makeGrace = 4 * time.Second
 
@@ -83,6 +83,8 @@ func kind(err error) error {
 		return engine.ErrDenied
 	case cerrdefs.IsInvalidArgument(err):
 		return engine.ErrInvalid
+	case errors.Is(err, errLongAnswer):
+		return engine.ErrAnswer
 	case neverSent(err):
 		return engine.ErrUnreachable
 	}

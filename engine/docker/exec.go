@@ -42,7 +42,7 @@ func (c *Client) OpenExec(ctx context.Context, id engine.ContainerID, want engin
 	if err != nil {
 		return nil, c.explain(ctx, id, fail(ctx, op, err))
 	}
-	s, err := c.attach(ctx, engine.ExecID(made.ID), opts)
+	s, err := c.attach(ctx, execID(made.ID), opts)
 	if err != nil {
 		return nil, c.explain(ctx, id, fail(ctx, op, err))
 	}
@@ -54,7 +54,7 @@ func (c *Client) OpenExec(ctx context.Context, id engine.ContainerID, want engin
 
 // attach starts the exec over a connection of its own. The Docker client has
 // such a call too, but that heeds neither ctx nor the status of a refusal.
-func (c *Client) attach(ctx context.Context, id engine.ExecID, opts container.ExecOptions) (*stream, error) {
+func (c *Client) attach(ctx context.Context, id execID, opts container.ExecOptions) (*stream, error) {
 	start := container.ExecStartOptions{Tty: opts.Tty, ConsoleSize: opts.ConsoleSize}
 	if versions.LessThan(c.api.ClientVersion(), "1.42") {
 		start.ConsoleSize = nil
@@ -83,7 +83,7 @@ func (c *Client) attach(ctx context.Context, id engine.ExecID, opts container.Ex
 	if opts.Tty {
 		framing = plain
 	}
-	return &stream{demux: newDemux(buf, framing), conn: conn, id: id}, nil
+	return &stream{demux: newDemux(buf, framing), client: c, conn: conn, id: id}, nil
 }
 
 // upgrade sends the request and reads the response's head; the stream follows it.
@@ -111,12 +111,12 @@ func exchange(conn net.Conn, buf *bufio.Reader, req *http.Request) (*http.Respon
 
 // resizeSoon sets the size of a terminal on engines that cannot be told it
 // before the start. They refuse until the process runs, which is moments later.
-// A terminal that keeps the engine's size is no reason to give the exec up.
-func (c *Client) resizeSoon(ctx context.Context, id engine.ExecID, want engine.Exec) {
+// A terminal that keeps the engine's size is not a reason to give the exec up.
+func (c *Client) resizeSoon(ctx context.Context, id execID, want engine.Exec) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for wait := 2 * time.Millisecond; ; wait *= 2 {
-		err := c.ResizeExec(ctx, id, want.Rows, want.Cols)
+		err := c.resize(ctx, id, want.Rows, want.Cols)
 		if err == nil || errors.Is(err, engine.ErrNotFound) {
 			return
 		}
@@ -128,23 +128,32 @@ func (c *Client) resizeSoon(ctx context.Context, id engine.ExecID, want engine.E
 	}
 }
 
-// ResizeExec sets the size of an exec's terminal.
-func (c *Client) ResizeExec(ctx context.Context, id engine.ExecID, rows, cols uint) error {
+// resize sets the size of an exec's terminal.
+func (c *Client) resize(ctx context.Context, id execID, rows, cols uint) error {
 	op := "resize the terminal of exec " + string(id)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return fail(ctx, op, c.api.ContainerExecResize(ctx, string(id), container.ResizeOptions{Height: rows, Width: cols}))
 }
 
-// Exec says what the engine knows of an exec. It reads the engine's JSON
+// execState is what the engine knows of an exec. Running is false and ExitCode
+// nil both before the start and when the engine does not know: nil is unknown,
+// never zero.
+type execState struct {
+	Running  bool
+	ExitCode *int
+	PID      int // on the engine's machine
+}
+
+// inspectExec says what the engine knows of an exec. It reads the engine's JSON
 // itself: the Docker client turns an unknown exit code into 0.
-func (c *Client) Exec(ctx context.Context, id engine.ExecID) (engine.ExecState, error) {
+func (c *Client) inspectExec(ctx context.Context, id execID) (execState, error) {
 	op := "inspect exec " + string(id)
 	text, err := ask(ctx, op, func(ctx context.Context) ([]byte, error) {
 		return c.getRaw(ctx, "/exec/"+string(id)+"/json")
 	})
 	if err != nil {
-		return engine.ExecState{}, err
+		return execState{}, err
 	}
 	var found struct {
 		Running  *bool
@@ -152,26 +161,53 @@ func (c *Client) Exec(ctx context.Context, id engine.ExecID) (engine.ExecState, 
 		Pid      int
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
-		return engine.ExecState{}, fail(ctx, op, err)
+		return execState{}, fail(ctx, op, err)
 	}
 	if found.Running == nil {
-		return engine.ExecState{}, fail(ctx, op, errors.New("the engine's answer does not say whether it runs"))
+		return execState{}, fail(ctx, op, errors.New("the engine's answer does not say whether it runs"))
 	}
-	out := engine.ExecState{Running: *found.Running, ExitCode: found.ExitCode, PID: found.Pid}
+	out := execState{Running: *found.Running, ExitCode: found.ExitCode, PID: found.Pid}
 	if out.Running {
 		out.ExitCode = nil // Podman says 0 of a process that runs
 	}
 	return out, nil
 }
 
+// execID is the engine's name for an exec.
+type execID string
+
 // stream is an attached exec.
 type stream struct {
 	*demux
-	conn net.Conn
-	id   engine.ExecID
+	client *Client
+	conn   net.Conn
+	id     execID
 }
 
-func (s *stream) ID() engine.ExecID { return s.id }
+func (s *stream) Resize(ctx context.Context, rows, cols uint) error {
+	return s.client.resize(ctx, s.id, rows, cols)
+}
+
+// exitPoll is the time between two questions whether the engine has noted an end. As a
+// rule it has within a few milliseconds.
+const exitPoll = 10 * time.Millisecond
+
+func (s *stream) ExitCode(ctx context.Context) (int, error) {
+	for {
+		state, err := s.client.inspectExec(ctx, s.id)
+		if err != nil {
+			return 0, err
+		}
+		if !state.Running && state.ExitCode != nil {
+			return *state.ExitCode, nil
+		}
+		select {
+		case <-time.After(exitPoll):
+		case <-ctx.Done():
+			return 0, fail(ctx, "exit code of exec "+string(s.id), errors.New("the engine does not tell the exit code"))
+		}
+	}
+}
 
 // Write feeds the standard input.
 func (s *stream) Write(p []byte) (int, error) {

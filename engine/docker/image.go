@@ -42,8 +42,13 @@ func (c *Client) Image(ctx context.Context, ref string) (engine.Image, error) {
 // Images lists the images on the engine, newest first. One that vanishes while
 // they are listed is left out.
 func (c *Client) Images(ctx context.Context) ([]engine.Image, error) {
+	return c.ImagesLabelled(ctx, nil)
+}
+
+// ImagesLabelled lists the images that have all these labels, as Images does.
+func (c *Client) ImagesLabelled(ctx context.Context, labels map[string]string) ([]engine.Image, error) {
 	list, err := ask(ctx, "list images", func(ctx context.Context) ([]image.Summary, error) {
-		return c.api.ImageList(ctx, image.ListOptions{})
+		return c.api.ImageList(ctx, image.ListOptions{Filters: labelFilter(labels)})
 	})
 	if err != nil {
 		return nil, err
@@ -99,7 +104,7 @@ func (c *Client) LoadImages(ctx context.Context, r io.Reader, progress func(engi
 	err = follow(ctx, resp.Body, func(m message) {
 		report(m)
 		for line := range strings.Lines(m.Stream) {
-			// The only place where the engine tells what it loaded.
+			// The engine names what it has loaded nowhere else.
 			for _, prefix := range []string{"Loaded image: ", "Loaded image ID: ", "Loaded image(s): "} {
 				if ref, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
 					loaded = append(loaded, ref)

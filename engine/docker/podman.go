@@ -23,14 +23,14 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// Podman answers Docker's API, and some of it otherwise. What follows is what
-// Podman 4.3.1 was seen to do, where that would weaken a session or break it.
+// Podman speaks Docker's API, with differences. What follows is about those of Podman
+// 4.3.1 that would weaken a session or break it.
 
 // podmanTmp is where Podman lays a tmpfs without a size over every read-only
-// root, beside /tmp and /run, which sessions have of their own.
+// root, besides /tmp and /run, which sessions have of their own.
 const podmanTmp = "/var/tmp"
 
-// forPodman puts differently what Podman would drop without a word.
+// forPodman rewrites what Podman would silently drop.
 func forPodman(op string, host *container.HostConfig) error {
 	// MaskedPaths is not read. ReadonlyPaths is not either, and cannot be added to:
 	// Podman's own list is ours and more.
@@ -110,10 +110,10 @@ func mountsAt(host *container.HostConfig, target string) bool {
 		})
 }
 
-// volumeForPodman keeps the size of a volume in memory away from Podman, which
-// takes it for a quota of the disk's file system and then wants one that has
-// them: tmpfs(5) counts in pages as well. A volume of uid 0's is not given to
-// whoever has the directory that it is mounted over in some image.
+// volumeForPodman returns the options of a volume for Podman. The size of a volume in
+// memory is written in pages, which tmpfs(5) takes as well: Podman reads "size" as a quota
+// of the disk's file system, and refuses it where that has none. A volume of uid 0's says
+// so, or Podman would give it to the owner of the directory that it is first mounted over.
 func volumeForPodman(v engine.Volume) map[string]string {
 	out := maps.Clone(v.Options)
 	if v.Options["type"] == "tmpfs" {
@@ -136,10 +136,10 @@ func volumeForPodman(v engine.Volume) map[string]string {
 // volumes.
 const podmanPage = 4096 // bytes
 
-// pidMax is how many processes this machine's kernel can have, or 0. Podman asks
-// for a million where it is given limits and no nproc among them, and is refused
-// that where it lacks CAP_SYS_RESOURCE: as root of a container. As many as there
-// can be is no limit either.
+// pidMax is how many processes this machine's kernel can have, or 0 if that is not known.
+// Given limits without nproc, Podman sets nproc to a million, which fails where it lacks
+// CAP_SYS_RESOURCE, as root of a container does. As many as the kernel can have
+// does not limit more.
 func pidMax() int64 {
 	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
 	if err != nil {
@@ -178,8 +178,8 @@ func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *conta
 	return id, made.Warnings, nil
 }
 
-// checkRuntime refuses a container with another runtime than was asked for:
-// Podman takes its own default, and does not say so.
+// checkRuntime refuses a container whose runtime is not the one that was asked for:
+// Podman silently takes its own default.
 func (c *Client) checkRuntime(ctx context.Context, op string, id engine.ContainerID, want string) error {
 	if want == "" {
 		return nil
@@ -222,8 +222,8 @@ func (c *Client) seccompFile(op string, host *container.HostConfig) (remove func
 	return remove, nil
 }
 
-// fillVolumes makes true what a new container promises: that an empty volume has
-// what the image has in its place. Docker does that when it creates the container
+// fillVolumes makes sure that an empty volume of a new container has what the image has
+// at its mount point. Docker does that when it creates the container
 // and Podman when it first mounts the volume, which preparing the container for
 // its start is enough for, even one that has no program to start.
 func (c *Client) fillVolumes(ctx context.Context, op string, id engine.ContainerID, binds []string) error {
@@ -256,8 +256,8 @@ func (c *Client) fillVolumes(ctx context.Context, op string, id engine.Container
 	return nil // all were mounted and filled, and then there was nothing to run
 }
 
-// untouched tells which volumes no container has mounted so far: Podman gives a
-// volume its owner the first time, after its content.
+// untouched returns which volumes no container has mounted so far. When a volume is
+// first mounted Podman fills it, and then gives it its owner.
 func (c *Client) untouched(ctx context.Context, volumes []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, name := range volumes {
@@ -273,7 +273,7 @@ func (c *Client) untouched(ctx context.Context, volumes []string) (map[string]bo
 // libpodVersion is of Podman's own API; every later Podman speaks it.
 const libpodVersion = "v4.0.0"
 
-// libpod asks Podman what Docker's API has no words for. A nil answer is not read.
+// libpod makes a call of Podman's own API, for what Docker's has no call for. A nil answer is not read.
 func (c *Client) libpod(ctx context.Context, method, route string, answer any) error {
 	req, err := c.request(ctx, method, route, http.NoBody)
 	if err != nil {
@@ -294,3 +294,7 @@ func (c *Client) libpod(ctx context.Context, method, route string, answer any) e
 	}
 	return json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxInspect)).Decode(answer)
 }
+
+// plainTmpfs reports whether a mount of type tmpfs may have neither an owner ("uid",
+// "gid") nor a number of files ("nr_inodes"). A volume of that type may have both.
+func (c *Client) plainTmpfs(ctx context.Context) (bool, error) { return c.isPodman(ctx) }

@@ -63,7 +63,7 @@ func compareGolden(t *testing.T, name string, got any) {
 	}
 }
 
-// What somebody mounts at Podman's own place stays.
+// What a user mounts at Podman's own place stays.
 func TestPodmanTmp(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -60,6 +60,7 @@ func translate(op string, want engine.Container, image imageDefaults) (*containe
 		Runtime:       want.Runtime,
 		MaskedPaths:   linux.MaskedPaths,
 		ReadonlyPaths: linux.ReadonlyPaths,
+		Sysctls:       linux.Sysctl,
 		Init:          &off, // PID 1 is ours
 	}
 	if p.OOMScoreAdj != nil {
@@ -67,6 +68,9 @@ func translate(op string, want engine.Container, image imageDefaults) (*containe
 	}
 	if want.Spec.Root != nil {
 		host.ReadonlyRootfs = want.Spec.Root.Readonly
+	}
+	if want.DNS != nil {
+		host.DNS, host.DNSSearch, host.DNSOptions = want.DNS.Servers, want.DNS.Search, want.DNS.Options
 	}
 	host.Resources = resources(linux.Resources)
 	for _, limit := range p.Rlimits {

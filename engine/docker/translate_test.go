@@ -13,6 +13,7 @@ import (
 func fullShape() engine.Container {
 	return engine.Container{
 		Name: "n", Image: "sha256:1", Labels: map[string]string{"k": "v"}, Network: "none", Runtime: "runsc", ShmBytes: 64 << 20,
+		DNS: &engine.DNS{Servers: []string{"127.0.0.1"}, Search: []string{"."}, Options: []string{"timeout:1"}},
 		Spec: specs.Spec{
 			Hostname: "sandbox", Root: &specs.Root{Readonly: true},
 			Process: &specs.Process{
@@ -27,6 +28,7 @@ func fullShape() engine.Container {
 			},
 			Linux: &specs.Linux{
 				MaskedPaths: []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"},
+				Sysctl: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 				Resources: &specs.LinuxResources{
 					Memory: &specs.LinuxMemory{Limit: new(int64(2 << 30)), Swap: new(int64(2 << 30)), Swappiness: new(uint64(0))},
 					CPU:    &specs.LinuxCPU{Quota: new(int64(150_000))}, Pids: &specs.LinuxPids{Limit: new(int64(512))},

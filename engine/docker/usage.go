@@ -9,8 +9,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// Usage asks the engine for one sample of a container's counters.
-func (c *Client) Usage(ctx context.Context, id engine.ContainerID) (engine.Usage, error) {
+// ContainerUsage asks the engine for one sample of a container's counters.
+func (c *Client) ContainerUsage(ctx context.Context, id engine.ContainerID) (engine.Usage, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	op := "usage of container " + string(id)
@@ -36,4 +36,20 @@ func (c *Client) Usage(ctx context.Context, id engine.ContainerID) (engine.Usage
 		}
 	}
 	return use, nil
+}
+
+// LimitContainer sets the limits of u that are not zero, from now on. Processes beyond
+// PidsLimit go on.
+func (c *Client) LimitContainer(ctx context.Context, id engine.ContainerID, u engine.Usage) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var to container.Resources
+	if u.PidsLimit != 0 {
+		to.PidsLimit = &u.PidsLimit
+	}
+	if u.MemoryLimit != 0 {
+		to.Memory, to.MemorySwap = u.MemoryLimit, u.MemoryLimit // without swap
+	}
+	_, err := c.api.ContainerUpdate(ctx, string(id), container.UpdateConfig{Resources: to})
+	return fail(ctx, "limit container "+string(id), err)
 }

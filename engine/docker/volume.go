@@ -12,7 +12,7 @@ import (
 )
 
 // CreateVolume creates a volume of the engine's local driver. If there is one of
-// that name already, the engine keeps that as it is and this is no error; Volume
+// that name already, the engine keeps that as it is and this is not an error; Volume
 // tells whose it is.
 // It does not return before the engine has answered, unless ctx ended 4 s ago.
 func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {

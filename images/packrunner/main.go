@@ -33,8 +33,9 @@ func pack(path, arch string, verify bool) error {
 	if err != nil {
 		return err
 	}
-	had, _ := unpack(path)
-	if bytes.Equal(had, binary) {
+	had, named, _ := unpack(path)
+	digest := fmt.Sprintf("%x", sha256.Sum256(binary))
+	if bytes.Equal(had, binary) && named == digest {
 		fmt.Printf("%s: %x, as built\n", path, sha256.Sum256(binary))
 		return nil
 	}
@@ -47,6 +48,7 @@ func pack(path, arch string, verify bool) error {
 	if err != nil {
 		return err
 	}
+	zw.Comment = digest // so that `sandboxbash version` need not unpack it
 	if _, err := zw.Write(binary); err != nil {
 		return err
 	}
@@ -74,15 +76,17 @@ func build(arch string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-func unpack(path string) ([]byte, error) {
+// unpack returns a packed runner, and the digest that the file names.
+func unpack(path string) (binary []byte, digest string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer f.Close()
 	zr, err := gzip.NewReader(f)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return io.ReadAll(zr)
+	binary, err = io.ReadAll(zr)
+	return binary, zr.Comment, err
 }

@@ -58,7 +58,7 @@ func modeOf(name string) int64 {
 	return 0o755
 }
 
-// put adds a file that is nobody's and has the commit's time.
+// put adds a file that belongs to uid 0 and has the commit's time.
 func (r *release) put(tw *tar.Writer, name string, mode int64, content []byte) error {
 	err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content)), ModTime: r.time, Format: tar.FormatUSTAR})
 	if err != nil {

@@ -46,7 +46,7 @@ type release struct {
 	version string // without v
 	out     string
 	time    time.Time // of the commit
-	work    string    // directory for what is no part of it
+	work    string    // directory for what is not a part of it
 }
 
 // A build is the program for one platform.
@@ -69,7 +69,7 @@ var semver = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 func (r *release) run(platforms []string) error {
 	r.version = strings.TrimPrefix(r.version, "v")
 	if !semver.MatchString(r.version) {
-		return fmt.Errorf("%q is no version: give one as in 1.2.3 or 1.2.3-rc.1", r.version)
+		return fmt.Errorf("%q is not a version: give one as in 1.2.3 or 1.2.3-rc.1", r.version)
 	}
 	if changes, err := output("git", "status", "--porcelain"); err != nil || changes != "" {
 		return errors.Join(err, fmt.Errorf("a release is what a commit holds, and the tree has changes: commit or remove them\n%s", changes))
@@ -93,7 +93,7 @@ func (r *release) run(platforms []string) error {
 	for _, platform := range platforms {
 		goos, arch, ok := strings.Cut(platform, "/")
 		if !ok {
-			return fmt.Errorf("%q is no OS/ARCH", platform)
+			return fmt.Errorf("%q is not an OS/ARCH", platform)
 		}
 		if err := r.platform(goos, arch); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
@@ -110,7 +110,7 @@ func (r *release) empty() error {
 	}
 	for _, f := range old {
 		if f.Name() != "SHA256SUMS" && !strings.HasPrefix(f.Name(), "sandboxbash_") {
-			return fmt.Errorf("%s is no directory of a release: %s is in it", r.out, f.Name())
+			return fmt.Errorf("%s is not a directory of a release: %s is in it", r.out, f.Name())
 		}
 	}
 	return errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755))

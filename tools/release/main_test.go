@@ -75,7 +75,7 @@ func tarred(t *testing.T, r io.Reader) map[string]entry {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1700000000 {
-			t.Errorf("%s is of %d:%d and %v; want nobody in particular and the commit's time", h.Name, h.Uid, h.Gid, h.ModTime)
+			t.Errorf("%s is of %d:%d and %v; want uid 0 and the commit's time", h.Name, h.Uid, h.Gid, h.ModTime)
 		}
 		content, err := io.ReadAll(tr)
 		if err != nil {
@@ -271,8 +271,8 @@ func TestChecksums(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for _, version := range []string{"", "1.2", "1.2.3+meta", "main", "1.2.3 ", "1.2.3-a_b"} {
 		r := release{version: version, out: t.TempDir()}
-		if err := r.run(nil); err == nil || !strings.Contains(err.Error(), "is no version") {
-			t.Errorf("run(%q) = %v; want that it is no version", version, err)
+		if err := r.run(nil); err == nil || !strings.Contains(err.Error(), "is not a version") {
+			t.Errorf("run(%q) = %v; want that it is not a version", version, err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // WeakFlags are flags for `docker run` that make the weak container. The probe
-// must run in it as an exec of uid 0, beside a PID 1 that is not the probe. It
+// must run in it as an exec of uid 0, next to a PID 1 that is not the probe. It
 // reaches into its machine no further than the probe does.
 //
 // It has every capability but SYS_RESOURCE, instead of being privileged, because

@@ -41,7 +41,7 @@ var identity = []Line{
 	{"E1", "CapInh", In("0000000000000000"), In("0000000000000000"), anything},
 	{"E1", "CapPrm", In("0000000000000000"), In("00000000000000fb"), NotIn("0000000000000000", "00000000000000fb")},
 	{"E1", "CapEff", In("0000000000000000"), In("00000000000000fb"), NotIn("0000000000000000", "00000000000000fb")},
-	{"E1", "CapBnd", In("00000000000000e0"), In("00000000000000fb"), NotIn("00000000000000e0", "00000000000000fb")},
+	{"E1", "CapBnd", In("00000000000000e0"), In("00000000200000fb"), NotIn("00000000000000e0", "00000000200000fb")},
 	{"E1", "CapAmb", In("0000000000000000"), In("0000000000000000"), anything},
 	{"E1", "NoNewPrivs", In("1"), In("1"), In("0")},
 	{"E1", "Seccomp", In("2"), In("2"), In("0")},
@@ -105,12 +105,15 @@ var descriptors = slices.Concat(
 	same("E29", granted, granted, granted, "socket-AF_UNIX", "socket-AF_INET", "socket-AF_NETLINK"),
 	same("E29", In("allowed", "EAFNOSUPPORT"), In("allowed", "EAFNOSUPPORT"), anything, "socket-AF_INET6"),
 	same("E29", filtered, filtered, granted, "socket-AF_INET-raw", "socket-AF_PACKET"),
+	same("E29", filtered, filtered, granted, "socket-NETLINK_KOBJECT_UEVENT", "socket-NETLINK_KOBJECT_UEVENT-high-bit", "socket-NETLINK_GENERIC"),
+	same("E29", filtered, filtered, reached, "socket-NETLINK_SOCK_DIAG", "socket-NETLINK_XFRM", "socket-NETLINK_AUDIT",
+		"socket-NETLINK_CONNECTOR", "socket-NETLINK_NETFILTER"),
 	same("E29", filtered, filtered, reached, "socket-AF_INET-packet", "socket-AF_ALG", "socket-AF_ALG-high-bit",
 		"socket-AF_VSOCK", "socket-AF_KEY", "socket-AF_XDP", "socket-AF_RDS", "socket-AF_TIPC", "socket-AF_CAN",
 		"socket-AF_BLUETOOTH", "socket-AF_SMC", "socket-AF_KCM", "socket-AF_RXRPC", "socket-AF_PPPOX", "socketpair-AF_TIPC"),
 	same("E29", In("EFAULT"), In("EFAULT"), In("EFAULT"), "socketpair-AF_UNIX"), // it was given nowhere to put them
 	[]Line{
-		// PID 1's own socket: whoever is not uid 0 can see that it is there, and no more.
+		// PID 1's own socket: a process that is not uid 0 can see that it is there, and no more.
 		{"E21", "unix-sockets", In("none", "/run/sandboxbash/init"), In("none", "/run/sandboxbash/init"), anything},
 		{"E21", "socket-files", nothing, In("none", "/run/sandboxbash/init"), Having("docker.sock")},
 		{"E21", "engine-sockets", nothing, nothing, Having("docker.sock")},
@@ -150,6 +153,8 @@ var processes = slices.Concat(
 	same("O8", hidden, hidden, anything, "pid1-map_files", "pid1-stack"),
 	// In dev these are also the command's own ancestors.
 	same("O8", hidden, anything, granted, "uid0-environ", "uid0-fd-0", "uid0-mem", "uid0-mem-write", "uid0-oom_score_adj"),
+	same("O8", hidden, hidden, anything, "runner-environ", "runner-maps", "runner-fd-0", "runner-mem", "runner-mem-write"),
+	same("O8", refused, In("EPERM"), anything, "runner-seize", "runner-write"),
 	same("E23", nothing, nothing, anything, "shm-files", "sysv-ipc", "kernel-threads"),
 	same("E19", nothing, nothing, anything, "inherited-files"),
 	// In dev a command sees its ancestors' files; directories among them are its own too.

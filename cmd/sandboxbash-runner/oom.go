@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
+)
+
+// oomClaims counts the OOM kills of the kernel in this container that are
+// known to have ended a command, or were before one that did.
+var oomClaims = filepath.Join(stateDir, "oom")
+
+// oomLag is how long an OOM kill may have been before the end of the command that it
+// has ended: its memory may take that long to be given back.
+const oomLag = 2 * time.Second
+
+// oomCounter reads how often the kernel has killed in this container's memory
+// cgroup.
+type oomCounter struct {
+	f       *os.File
+	claimed *os.File // how many of them commands have ended by; shared by all runners, locked for a claim
+}
+
+// openOOMCounter finds the counter: cgroup v2, else v1. Without one nothing is
+// ever called an OOM kill.
+func openOOMCounter() (*oomCounter, error) {
+	claimed, err := os.OpenFile(oomClaims, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{
+		"/sys/fs/cgroup/memory.events",
+		"/sys/fs/cgroup/memory/memory.oom_control",
+	} {
+		if f, err := os.Open(path); err == nil {
+			return &oomCounter{f: f, claimed: claimed}, nil
+		}
+	}
+	return &oomCounter{claimed: claimed}, nil
+}
+
+func (o *oomCounter) read() int64 {
+	if o.f == nil {
+		return 0
+	}
+	var b [256]byte
+	n, _ := o.f.ReadAt(b[:], 0)
+	return parseOOMKills(b[:n])
+}
+
+// parseOOMKills reads the number behind "oom_kill " at the start of a line.
+func parseOOMKills(b []byte) int64 {
+	const key = "oom_kill "
+	for line := range proc.Lines(b) {
+		if len(line) > len(key) && string(line[:len(key)]) == key {
+			n, _ := strconv.ParseInt(string(line[len(key):]), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// oomWatch tells whether a command that was ended by SIGKILL was by the kernel for want of
+// memory: if there has been such a kill shortly before that no other command has ended by.
+type oomWatch struct {
+	counter *oomCounter
+
+	mu     sync.Mutex
+	before int64     // guarded by mu; the count oomLag ago, or at the start
+	latest int64     // guarded by mu; the count at the last sample
+	looked time.Time // guarded by mu
+}
+
+// watch begins to watch, just before a command's start.
+func (o *oomCounter) watch() *oomWatch {
+	n := o.read()
+	return &oomWatch{counter: o, before: n, latest: n, looked: time.Now()}
+}
+
+// sample is called now and then.
+func (w *oomWatch) sample() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.looked) >= oomLag {
+		w.before, w.latest, w.looked = w.latest, w.counter.read(), time.Now()
+	}
+}
+
+// claim reports whether there is a kill for this command, and takes it.
+func (w *oomWatch) claim() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.counter.claimed
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX) == nil {
+		defer func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }()
+	}
+	var b [8]byte
+	_, _ = f.ReadAt(b[:], 0) // an empty file is 0
+	taken := max(w.before, int64(binary.LittleEndian.Uint64(b[:])))
+	if w.counter.read() <= taken {
+		return false
+	}
+	binary.LittleEndian.PutUint64(b[:], uint64(taken+1))
+	_, _ = f.WriteAt(b[:], 0)
+	return true
+}

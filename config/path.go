@@ -1,0 +1,96 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// path returns the value of a setting that names a file or directory of this machine.
+// A path in the configuration file is relative to that file; one in a flag or a
+// variable is relative to the current directory. A leading ~ is the user's home
+// directory.
+func (r *reader) path(key string) string { return r.place(key, r.text(key)) }
+
+// pathOr is like path, but returns a value that equals word unchanged.
+func (r *reader) pathOr(key, word string) string {
+	if text := r.text(key); text == word {
+		return text
+	}
+	return r.path(key)
+}
+
+func (r *reader) paths(key string) []string {
+	list := r.list(key)
+	for i := range list {
+		list[i] = r.place(key, list[i])
+	}
+	return list
+}
+
+// workspace returns the kind of workspace. The kinds copy and bind are followed by
+// a path, which is made absolute, and perhaps by options, each after a colon.
+func (r *reader) workspace() string {
+	const key = "workspace"
+	text := r.text(key)
+	kind, rest, ok := strings.Cut(text, ":")
+	if !ok || kind != "copy" && kind != "bind" {
+		return text
+	}
+	dir, options, more := strings.Cut(rest, ":")
+	if runtime.GOOS == "windows" && len(dir) == 1 { // the letter of a drive
+		dir, options, more = rest, "", false
+	}
+	dir = r.place(key, dir)
+	if more {
+		dir += ":" + options
+	}
+	return kind + ":" + dir
+}
+
+// engine returns the engine's address, or the path of its socket.
+func (r *reader) engine() string {
+	const key = "engine"
+	text := r.text(key)
+	scheme, path, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, path = "", text
+	}
+	if scheme != "" && scheme != "unix" || !strings.HasPrefix(path, "~") {
+		return text
+	}
+	return "unix://" + r.place(key, path)
+}
+
+// place makes the value of a key a path of this machine; see path.
+func (r *reader) place(key, path string) string {
+	path, err := r.expandHome(path)
+	if err != nil {
+		r.bad(key, err.Error(), "")
+	}
+	if path == "" || filepath.IsAbs(path) || r.origin(key) != r.file || r.file == "" {
+		return path
+	}
+	return filepath.Join(filepath.Dir(r.file), path)
+}
+
+var errNoHome = errors.New("~ stands for the home directory, and this user has none: write a whole path")
+
+// expandHome replaces a leading ~.
+func (r *reader) expandHome(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~")
+	switch {
+	case !ok:
+		return path, nil
+	case rest != "" && rest[0] != '/' && rest[0] != filepath.Separator:
+		return "", fmt.Errorf("%s: only ~ and ~/ stand for a home directory: write a whole path, or ./%s for that name", shown(path), shownPlain(path))
+	case !filepath.IsAbs(r.home):
+		return "", errNoHome
+	}
+	return filepath.Join(r.home, rest), nil
+}
+
+// shownPlain is shown without quotes.
+func shownPlain(text string) string { return strings.Trim(shown(text), `"`) }

@@ -1,0 +1,168 @@
+package images
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// An error says what is wrong, and what to do where there is something.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("manifest\n  unknown " + strings.Repeat("x", 2*maxWords))
+	for _, tt := range []struct {
+		err   error
+		parts string // joined by "|"
+		wraps error
+	}{
+		{&InvalidRefError{Ref: "A b", Reason: "no"}, `image "A b" is not a valid reference: no|NAME[:TAG], NAME@DIGEST, an image ID or "host"`, nil},
+		{&UnresolvedError{Ref: "a:1", Pull: cause}, `image "a:1" is not on the engine and could not be pulled (manifest unknown xx|…): |"a:1"|the image host`, cause},
+		{&UnresolvedError{Ref: "abcdef012345"}, `an image ID cannot be pulled: |image load|image build`, nil},
+		{&MissingError{Ref: "a:1"}, `image "a:1" is not on the engine`, engine.ErrNotFound},
+		{&HostError{Reason: "there is no bash"}, `image "host" cannot be made here: there is no bash; |image load|image build`, nil},
+		{&SourceError{Err: os.ErrNotExist}, "file does not exist", os.ErrNotExist},
+		{&tooLargeError{limit: 5}, "more than 5 bytes|remove large and sparse files|the engine's own client", nil},
+	} {
+		for part := range strings.SplitSeq(tt.parts, "|") {
+			if !strings.Contains(tt.err.Error(), part) {
+				t.Errorf("%T says %q; want %q in it", tt.err, tt.err, part)
+			}
+		}
+		if strings.Contains(tt.err.Error(), "\n") || len(tt.err.Error()) > maxWords+400 {
+			t.Errorf("%T says %q; want one bounded line", tt.err, tt.err)
+		}
+		if tt.wraps != nil && !errors.Is(tt.err, tt.wraps) {
+			t.Errorf("%T does not wrap %v", tt.err, tt.wraps)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want string }{
+		{" a\n\tb  c ", "a b c"},
+		{"", ""},
+		{strings.Repeat("a", maxWords), strings.Repeat("a", maxWords)},
+		{strings.Repeat("a", maxWords+1), strings.Repeat("a", maxWords) + "…"},
+		{strings.Repeat("a", maxWords-1) + "ä", strings.Repeat("a", maxWords-1) + "…"}, // not half of a character
+	} {
+		if got := oneLine(tt.text); got != tt.want {
+			t.Errorf("oneLine(%.20q, %d bytes) = %q; want %q", tt.text, len(tt.text), got, tt.want)
+		}
+	}
+}
+
+// A name for a new image is a name, and none of ours.
+func TestMakeRef(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ ref, want, err string }{
+		{"app", "app:latest", ""},
+		{"docker.io/library/app:1", "app:1", ""},
+		{"sandboxbash/host:1", "sandboxbash/host:1", ""}, // a snapshot of another machine
+		{"sandboxbash/runners:1", "sandboxbash/runners:1", ""},
+		{"sandboxbash/runner:1", "", "reserved"},
+		{"docker.io/sandboxbash/workspace", "", "reserved"},
+		{"index.docker.io/sandboxbash/runner", "", "reserved"},
+		{"host", "", "only be given a NAME[:TAG]"},
+		{"abcdef012345", "", "only be given a NAME[:TAG]"},
+		{"app@sha256:" + strings.Repeat("a", 64), "", "only be given a NAME[:TAG]"},
+		{"App", "", "not a valid reference"},
+	} {
+		got, err := makeRef(tt.ref)
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("makeRef(%q) = %q, %v; want %q, %q", tt.ref, got, err, tt.want, tt.err)
+		}
+	}
+	if got, err := optionalRef(""); got != "" || err != nil {
+		t.Errorf(`optionalRef("") = %q, %v; want no name`, got, err)
+	}
+}
+
+// A package's files come along where one of its programs was asked for, by the path from
+// before /usr was merged too.
+func TestPackageFiles(t *testing.T) {
+	t.Parallel()
+	dir := writeAll(t, map[string][]byte{
+		"git.list":   []byte("/.\n/usr/bin/git\n/usr/share/git-core/x\n/usr/share/doc/git/y\n/etc/shadow\n"),
+		"bash.list":  []byte("/bin/bash\n/usr/share/b\n"),
+		"other.list": []byte("/usr/bin/other\n/usr/share/other\n"),
+		"lib.list":   []byte("/usr/lib/git\n/usr/share/lib\n"),
+		"git.md5sum": []byte("/usr/bin/git\n/usr/share/sums\n"),
+	})
+	got := packageFiles(dir, map[string]bool{"/usr/bin/git": true, "/usr/bin/bash": true, "/usr/lib/git": true})
+	want := []string{"/bin/bash", "/usr/share/b", "/usr/bin/git", "/usr/share/git-core/x"}
+	if !slices.Equal(got, want) {
+		t.Errorf("packageFiles() = %v; want %v", got, want)
+	}
+	if got := packageFiles(filepath.Join(dir, "none"), map[string]bool{"/usr/bin/git": true}); got != nil {
+		t.Errorf("packageFiles() of no directory = %v; want none", got)
+	}
+}
+
+func TestAbsolute(t *testing.T) {
+	t.Parallel()
+	got := absolute([]byte("/usr/share/perl/5.36\n\nrelative\n/etc/perl\n/usr/lib/../share/x\n/usr/local/lib/site_perl\n/usr/local/share/perl\n/root/x\n/usr/lib/python3.11\n"))
+	if want := []string{"/usr/share/perl/5.36", "/usr/share/x", "/usr/lib/python3.11"}; !slices.Equal(got, want) {
+		t.Errorf("absolute() = %v; want %v", got, want)
+	}
+}
+
+// The linker's cache has shared objects of its own directories alone; the first directory
+// wins.
+func TestLibrariesOfATree(t *testing.T) {
+	t.Parallel()
+	tr := newTree()
+	for _, path := range []string{
+		"/usr/lib/liba.so.1", "/lib/x86_64-linux-gnu/liba.so.1", "/usr/lib/x86_64-linux-gnu/libb.so.2.3", "/usr/lib64/ld-linux-x86-64.so.2",
+		"/usr/lib/libdev.so", "/usr/lib/deep/libc.so.6", "/opt/libd.so.1", "/usr/lib/notes.so.1",
+	} {
+		tr.make(path, 0o644, "")
+	}
+	want := map[string]string{
+		"liba.so.1": "/lib/x86_64-linux-gnu/liba.so.1", "libb.so.2.3": "/usr/lib/x86_64-linux-gnu/libb.so.2.3", "ld-linux-x86-64.so.2": "/usr/lib64/ld-linux-x86-64.so.2",
+	}
+	if got := tr.libraries("amd64"); !maps.Equal(got, want) {
+		t.Errorf("libraries() = %v; want %v", got, want)
+	}
+	if got := tr.libraries("arm64"); got["libb.so.2.3"] != "" || got["liba.so.1"] != "/usr/lib/liba.so.1" {
+		t.Errorf("libraries(arm64) = %v; want none of x86_64", got)
+	}
+}
+
+// An image of ours is found by its content, whatever another has for a name and labels.
+func TestSmallImage(t *testing.T) {
+	t.Parallel()
+	img := smallImage{ref: "sandboxbash/runner:1", arch: "amd64", labels: roleLabels(roleRunner), layer: []byte("layer")}
+	cfg, err := img.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := digestOf(cfg)
+	for name, other := range map[string]smallImage{
+		"another layer":   {ref: img.ref, arch: img.arch, labels: img.labels, layer: []byte("other")},
+		"another machine": {ref: img.ref, arch: "arm64", labels: img.labels, layer: img.layer},
+		"another role":    {ref: img.ref, arch: img.arch, labels: roleLabels(roleImage), layer: img.layer},
+	} {
+		if cfg, err := other.config(); err != nil || digestOf(cfg) == id {
+			t.Errorf("%s has the image ID %s, too: %v", name, id, err)
+		}
+	}
+	eng := &fakeEngine{present: map[string]engine.Image{img.ref: {ID: "sha256:imposter", Labels: img.labels}}}
+	if got, err := img.ensure(t.Context(), eng); err != nil || eng.loaded == nil {
+		t.Errorf("ensure() = %s, %v and loads nothing; want it loaded", got, err)
+	}
+	eng = &fakeEngine{present: map[string]engine.Image{id: {ID: engine.ImageID(id)}}}
+	if got, err := img.ensure(t.Context(), eng); string(got) != id || err != nil || eng.loaded != nil {
+		t.Errorf("ensure() = %s, %v, loaded %d bytes; want %s as it is", got, err, len(eng.loaded), id)
+	}
+	eng = &fakeEngine{imageErr: engine.ErrUnreachable}
+	if _, err := img.ensure(t.Context(), eng); !errors.Is(err, engine.ErrUnreachable) || eng.loaded != nil {
+		t.Errorf("ensure() = %v; want the engine's error", err)
+	}
+}

@@ -1,0 +1,375 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
+)
+
+// filling is an engine that records what fills a volume, in order.
+type filling struct {
+	*stocked
+	calls      []string
+	containers map[string]engine.ContainerState
+	taken      int   // how often the filler's name is still taken
+	hidden     bool  // while it is taken, the container does not show
+	makeErr    error // of CreateContainer
+	exitCode   int   // of a container that runs
+	onTaken    func()
+}
+
+func newFilling() *filling {
+	return &filling{stocked: newStocked(), containers: map[string]engine.ContainerState{}}
+}
+
+func (f *filling) say(format string, args ...any) {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+}
+
+func (f *filling) CreateVolume(ctx context.Context, v engine.Volume) error {
+	f.say("create %s", v.Name)
+	return f.stocked.CreateVolume(ctx, v)
+}
+
+func (f *filling) RemoveVolume(ctx context.Context, name string) error {
+	f.say("remove %s", name)
+	return f.stocked.RemoveVolume(ctx, name)
+}
+
+func (f *filling) Images(context.Context) ([]engine.Image, error) {
+	var all []engine.Image
+	for _, img := range f.images {
+		all = append(all, img)
+	}
+	return all, nil
+}
+
+func (f *filling) CreateContainer(_ context.Context, c engine.Container) (engine.ContainerID, []string, error) {
+	f.say("container %s", c.Name)
+	if f.makeErr != nil {
+		return "", nil, f.makeErr
+	}
+	state := engine.ContainerState{ID: engine.ContainerID(c.Name), Name: c.Name, Labels: c.Labels, Status: "created"}
+	for _, m := range c.Spec.Mounts {
+		state.Mounts = append(state.Mounts, engine.Mount{Type: m.Type, Source: m.Source, Target: m.Destination})
+	}
+	if f.taken > 0 {
+		f.taken--
+		if f.onTaken != nil {
+			f.onTaken()
+		}
+		if !f.hidden {
+			f.containers[c.Name] = state
+		}
+		return "", nil, &engine.Error{Op: "create " + c.Name, Kind: engine.ErrConflict, Err: errors.New("the name is taken")}
+	}
+	f.containers[c.Name] = state
+	return state.ID, nil, nil
+}
+
+func (f *filling) RemoveContainer(_ context.Context, id engine.ContainerID) error {
+	f.say("remove container %s", id)
+	if _, ok := f.containers[string(id)]; !ok {
+		return notFound(string(id))
+	}
+	delete(f.containers, string(id))
+	return nil
+}
+
+func (f *filling) Container(_ context.Context, name string) (engine.ContainerState, error) {
+	if c, ok := f.containers[name]; ok {
+		return c, nil
+	}
+	return engine.ContainerState{}, notFound(name)
+}
+
+func (f *filling) StartContainer(_ context.Context, id engine.ContainerID) error {
+	f.say("start %s", id)
+	return nil
+}
+
+func (f *filling) WaitContainer(_ context.Context, id engine.ContainerID) error {
+	c := f.containers[string(id)]
+	c.Status, c.ExitCode = "exited", f.exitCode
+	f.containers[string(id)] = c
+	return nil
+}
+
+var testContent = content{volume: "v", dir: "/d", role: roleRunner}
+
+func filled(t *testing.T, eng *filling) (string, error) {
+	t.Helper()
+	return resolver(t, eng).filledVolume(t.Context(), testContent, func(context.Context) (engine.ImageID, error) {
+		eng.say("image")
+		return "sha256:1", nil
+	})
+}
+
+// whole is how a volume is filled: the mark goes first and comes last, so that no process
+// takes a volume for filled that is not.
+var whole = []string{"image", "remove v-filled", "remove v", "create v", "container v-filler", "create v-filled", "remove container v-filler"}
+
+func TestFilledVolume(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		set  func(*filling)
+		want []string
+	}{
+		{"missing", func(*filling) {}, whole},
+		{"there", func(f *filling) { f.filled("v", roleRunner, 0) }, nil},
+		{"without its mark", func(f *filling) { f.volumes["v"] = engine.Volume{Name: "v"} }, whole},
+		{"a mark alone", func(f *filling) { f.volumes["v-filled"] = engine.Volume{Name: "v-filled"} }, whole},
+		{"used and without its mark", func(f *filling) {
+			f.volumes["v"] = engine.Volume{Name: "v"}
+			f.used = []string{"v"}
+		}, whole},
+		{"another process has just filled it", func(f *filling) { f.taken = 1 }, whole},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			eng := newFilling()
+			tt.set(eng)
+			volume, err := filled(t, eng)
+			if volume != "v" || err != nil || !slices.Equal(eng.calls, tt.want) {
+				t.Errorf("filledVolume() = %q, %v by %q; want v by %q", volume, err, eng.calls, tt.want)
+			}
+			if ready, err := resolver(t, eng).filled(t.Context(), testContent); !ready || err != nil || len(eng.containers) > 0 {
+				t.Errorf("filled() = %v, %v with the containers %v; want true, and none", ready, err, eng.containers)
+			}
+		})
+	}
+}
+
+// A process that finds the lock taken waits until the volume is filled, and does not wait
+// for ever.
+func TestFilledVolumeWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		eng := newFilling()
+		eng.taken, eng.hidden = 3, true
+		began := time.Now()
+		if _, err := filled(t, eng); err != nil {
+			t.Errorf("filledVolume() = %v; want nil", err)
+		}
+		if took := time.Since(began); took != 3*fillPoll {
+			t.Errorf("filledVolume() took %v; want %v", took, 3*fillPoll)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		eng := newFilling()
+		eng.taken, eng.hidden = 1, true
+		eng.onTaken = func() { eng.filled("v", roleRunner, 0) } // the other process is done
+		if _, err := filled(t, eng); err != nil || !slices.Equal(eng.calls, whole[:5]) {
+			t.Errorf("filledVolume() = %v by %q; want %q, and the other's volume", err, eng.calls, whole[:5])
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		eng := newFilling()
+		eng.taken, eng.hidden = 1<<30, true
+		began := time.Now()
+		_, err := filled(t, eng)
+		if err == nil || err.Error() != "volume v was not filled within 2m0s" {
+			t.Errorf("filledVolume() = %v; want what was not done in time", err)
+		}
+		if took := time.Since(began); took < fillPatience || took > fillPatience+fillPoll {
+			t.Errorf("filledVolume() took %v; want %v", took, fillPatience)
+		}
+	})
+}
+
+func TestFilledVolumeFails(t *testing.T) {
+	t.Parallel()
+	eng := newFilling()
+	eng.makeErr = errors.New("disk full")
+	_, err := filled(t, eng)
+	if err == nil || err.Error() != "runner volume: disk full" {
+		t.Errorf("filledVolume() = %v; want runner volume: disk full", err)
+	}
+	if _, marked := eng.volumes["v-filled"]; marked {
+		t.Error("a volume that was not filled has a mark")
+	}
+	// A container that has the lock's name and another volume is not ours.
+	eng = newFilling()
+	eng.taken, eng.hidden = 1, true
+	eng.containers["v-filler"] = engine.ContainerState{Name: "v-filler", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "other"}}}
+	if err := resolver(t, eng).fillOnce(t.Context(), testContent, "sha256:1"); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("fillOnce() = %v; want a conflict", err)
+	}
+}
+
+func TestFills(t *testing.T) {
+	t.Parallel()
+	ours := roleLabels(roleFiller)
+	for _, tt := range []struct {
+		name string
+		c    engine.ContainerState
+		want bool
+	}{
+		{"a filler", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "bind", Source: "v"}, {Type: "volume", Source: "v"}}}, true},
+		{"of another volume", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, false},
+		{"a directory of that name", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "bind", Source: "v"}}}, false},
+		{"without the label", engine.ContainerState{Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
+		{"with another", engine.ContainerState{Labels: roleLabels(roleImage), Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
+	} {
+		if got := fills(tt.c, "v"); got != tt.want {
+			t.Errorf("%s: fills() = %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+var (
+	testUser  = engine.Account{UID: 1000, GID: 1001, Name: "agent", Home: "/home/agent"}
+	testImage = engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("ab", 32)), Arch: "amd64"}
+)
+
+const testAccounts = "sandboxbash-accounts-abababababab-1000-1001"
+
+// accounts is an engine with an image and the runner's volume.
+func accounts(t *testing.T) (*filling, *Resolver) {
+	t.Helper()
+	eng := newFilling()
+	eng.images["app:1"] = testImage
+	r := resolver(t, eng)
+	volume, _ := UseRunner(r, []byte("runner"))
+	eng.filled(volume, roleRunner, 0)
+	return eng, r
+}
+
+// The runner's exit code says what has come of the copy, and the mark remembers it.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, volume, note string
+		code               int
+		err                string
+	}{
+		{"copied", testAccounts, "", 0, ""},
+		{"not needed", "", "", wire.ExitAccountsThere, ""},
+		{"links", "", "is a link or not a plain file", wire.ExitAccountsOdd, ""},
+		{"too large", "", "is larger than what is copied", wire.ExitAccountsLarge, ""},
+		{"the runner fails", "", "", 1, "accounts volume: copying the image's /etc ended with 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			eng, r := accounts(t)
+			eng.exitCode = tt.code
+			for _, round := range []string{"first", "again"} {
+				eng.calls = nil
+				volume, note, err := r.Accounts(t.Context(), testImage, testUser)
+				if (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+					t.Fatalf("%s: Accounts() = %v; want %q", round, err, tt.err)
+				}
+				if volume != tt.volume || (note == "") != (tt.note == "") || !strings.Contains(note, tt.note) {
+					t.Errorf("%s: Accounts() = %q, %q; want %q, %q", round, volume, note, tt.volume, tt.note)
+				}
+				if round == "again" && err == nil && len(eng.calls) > 0 {
+					t.Errorf("Accounts() of what the mark knows calls %q; want nothing", eng.calls)
+				}
+			}
+			if _, there := eng.volumes[testAccounts]; there != (tt.volume != "") || len(eng.containers) > 0 {
+				t.Errorf("the volume is there: %v; containers %v; want %v, and none", there, eng.containers, tt.volume != "")
+			}
+		})
+	}
+}
+
+// A mark and its volume belong together: where one of the two was removed, the copy is
+// made again.
+func TestAccountsState(t *testing.T) {
+	t.Parallel()
+	mark := func(state string) engine.Volume {
+		return engine.Volume{Name: testAccounts + markSuffix, Labels: map[string]string{labelAccounts: state}}
+	}
+	for _, tt := range []struct {
+		name   string
+		volume bool
+		mark   string // "" is none
+		want   string
+	}{
+		{"nothing", false, "", ""},
+		{"made", true, accountsMade, accountsMade},
+		{"its volume is gone", false, accountsMade, ""},
+		{"its mark is gone", true, "", ""},
+		{"not needed", false, accountsNeeded, accountsNeeded},
+		{"not needed, and yet there", true, accountsNeeded, ""},
+	} {
+		eng, r := accounts(t)
+		if tt.volume {
+			eng.volumes[testAccounts] = engine.Volume{Name: testAccounts}
+		}
+		if tt.mark != "" {
+			eng.volumes[testAccounts+markSuffix] = mark(tt.mark)
+		}
+		if got, err := r.accountsState(t.Context(), accountsContent(testImage.ID, testUser)); got != tt.want || err != nil {
+			t.Errorf("%s: accountsState() = %q, %v; want %q", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+// Volumes of images that are gone go, and no others.
+func TestCollectAccounts(t *testing.T) {
+	t.Parallel()
+	eng, r := accounts(t)
+	gone := accountsPrefix + strings.Repeat("c", 12) + "-1-1"
+	used := accountsPrefix + strings.Repeat("d", 12) + "-1-1"
+	for _, name := range []string{gone, gone + markSuffix, used, testAccounts, "mine"} {
+		eng.volumes[name] = engine.Volume{Name: name}
+	}
+	eng.used = []string{used}
+	if err := r.collectAccounts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{gone: false, gone + markSuffix: false, used: true, testAccounts: true, "mine": true} {
+		if _, there := eng.volumes[name]; there != want {
+			t.Errorf("%s is there: %v; want %v", name, there, want)
+		}
+	}
+}
+
+// The container that copies accounts can do no more than that.
+func TestAccountsShape(t *testing.T) {
+	t.Parallel()
+	shape := accountsShape(accountsContent(testImage.ID, testUser), testImage.ID, "runner-volume", testUser)
+	want := []string{engine.RunnerPath, "accounts", "/etc", accountsMount, "1000", "1001", "agent", "/home/agent"}
+	p := shape.Spec.Process
+	if !slices.Equal(p.Args, want) || !p.NoNewPrivileges || !shape.Spec.Root.Readonly || shape.Network != "none" || p.Capabilities.Effective != nil {
+		t.Errorf("the container runs %q, %+v; want %q, read-only, without network and privileges", p.Args, shape.Spec, want)
+	}
+	for _, m := range shape.Spec.Mounts {
+		if !slices.Contains(m.Options, "nocopy") || (m.Source == "runner-volume") != slices.Contains(m.Options, "ro") {
+			t.Errorf("mount %+v; want nocopy, and the runner's read-only", m)
+		}
+	}
+}
+
+func TestReleaseWorkspace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		c    engine.ContainerState
+		gone bool
+	}{
+		{"one that has ended", engine.ContainerState{Status: "exited", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, true},
+		{"one that still works", engine.ContainerState{Status: "running", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, true},
+		{"another's", engine.ContainerState{Status: "exited", Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, false},
+	} {
+		for _, suffix := range []string{fillerSuffix, clearerSuffix} {
+			eng := newFilling()
+			tt.c.Name, tt.c.ID = "w"+suffix, engine.ContainerID("w"+suffix)
+			eng.containers["w"+suffix] = tt.c
+			err := resolver(t, eng).ReleaseWorkspace(t.Context(), "w")
+			if _, there := eng.containers["w"+suffix]; err != nil || there == tt.gone {
+				t.Errorf("%s, %s: ReleaseWorkspace() = %v, and the container is there: %v; want %v", tt.name, suffix, err, there, !tt.gone)
+			}
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// artifactCommands are the artifact commands.
+type artifactCommands struct{ *core.App }
+
+func (a *artifactCommands) artifactCommand() *cobra.Command {
+	c := flags.Family("artifact", "Read the full output of commands", `  sandboxbash artifact ls
+  sandboxbash artifact cat --session 0199 3
+  sandboxbash artifact cat --lines 1-20 3
+  sandboxbash artifact grep 'error|panic'`,
+		a.artifactListCommand(), a.artifactCatCommand(), a.artifactGrepCommand(), a.artifactRemoveCommand(), a.artifactGCCommand())
+	c.Long = `When a command's output is longer than its result shows, the full output is kept on
+this machine as an artifact, with secrets masked. Ids are numbers within a session;
+--session may be left out if the id alone is unambiguous.`
+	c.GroupID = flags.GroupOutput
+	for _, child := range c.Commands() {
+		if child.Flags().Lookup("session") != nil {
+			_ = child.RegisterFlagCompletionFunc("session", a.completeStored)
+		}
+	}
+	return c
+}
+
+// completeStored offers the sessions that have artifacts.
+func (a *artifactCommands) completeStored(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	if err := a.Load(cmd); err != nil {
+		return nil, directive
+	}
+	store, err := a.Store()
+	if err != nil || store == nil {
+		return nil, directive
+	}
+	list, err := store.List("")
+	if err != nil {
+		return nil, directive
+	}
+	var names []string
+	for _, i := range list {
+		if strings.HasPrefix(i.Session, word) && !slices.Contains(names, i.Session) {
+			names = append(names, i.Session)
+		}
+	}
+	return names, directive
+}
+
+// artifacts is a command over the store.
+func (a *artifactCommands) artifacts(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
+	return a.Does(func(_ context.Context, args []string) error {
+		store, err := a.Store()
+		if err != nil {
+			return err
+		}
+		if store == nil {
+			return exit.Misuse("set artifacts.dir, or HOME", "there is no directory for artifacts: this user has no home directory")
+		}
+		return do(store, args)
+	})
+}
+
+// inScope lists the artifacts of --session, or all.
+func (a *artifactCommands) inScope(store *sink.Store) ([]sink.Info, error) {
+	list, err := store.List("")
+	if err != nil {
+		return nil, err
+	}
+	prefix := a.Cfg.Session.ID
+	if prefix == "" {
+		return list, nil
+	}
+	list = slices.DeleteFunc(list, func(i sink.Info) bool { return !strings.HasPrefix(i.Session, prefix) })
+	sessions := map[string]bool{}
+	for _, i := range list {
+		sessions[i.Session] = true
+	}
+	if len(sessions) > 1 && !sessions[prefix] {
+		return nil, exit.Misuse("give more of the id", "%d sessions with artifacts begin with %q", len(sessions), prefix)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("session %q has none: %w", prefix, sink.ErrNotFound)
+	}
+	return list, nil
+}
+
+// one finds the artifact of an id; "" is the one written last.
+func (a *artifactCommands) one(store *sink.Store, id string) (sink.Info, error) {
+	list, err := a.inScope(store)
+	if err != nil {
+		return sink.Info{}, err
+	}
+	if id == "" {
+		if len(list) == 0 {
+			return sink.Info{}, fmt.Errorf("there are none: %w", sink.ErrNotFound)
+		}
+		return slices.MaxFunc(list, func(x, y sink.Info) int { return x.Written.Compare(y.Written) }), nil
+	}
+	list = slices.DeleteFunc(list, func(i sink.Info) bool { return i.ID != id })
+	switch len(list) {
+	case 0:
+		return sink.Info{}, fmt.Errorf("%q: %w", id, sink.ErrNotFound)
+	case 1:
+		return list[0], nil
+	default:
+		return sink.Info{}, exit.Misuse("say which with --session; `sandboxbash artifact ls` lists them", "%d sessions have an artifact %s", len(list), id)
+	}
+}
+
+// artifactInfoJSON is a stored artifact as --json prints it.
+type artifactInfoJSON struct {
+	Session string     `json:"session"`
+	ID      string     `json:"id"`
+	Name    string     `json:"name"`
+	Bytes   int64      `json:"bytes"`
+	Written time.Time  `json:"written"`
+	State   sink.State `json:"state"`
+	Cause   string     `json:"cause,omitempty"`
+}
+
+func (a *artifactCommands) artifactListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List artifacts",
+		Example: "  sandboxbash artifact ls\n  sandboxbash artifact ls --session 0199 --json",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, "session.id", "json")
+	cmd.RunE = a.artifacts(func(store *sink.Store, _ []string) error {
+		list, err := a.inScope(store)
+		if err != nil && !errors.Is(err, sink.ErrNotFound) {
+			return err
+		}
+		if a.Cfg.JSON {
+			out := make([]artifactInfoJSON, 0, len(list))
+			for _, i := range list {
+				out = append(out, artifactInfoJSON(i))
+			}
+			return stdio.PrintJSON(a.Stdout, out)
+		}
+		return a.artifactTable(list)
+	})
+	return cmd
+}
+
+func (a *artifactCommands) artifactTable(list []sink.Info) error {
+	return a.Table("SESSION\tID\tSIZE\tAGE\tSTATE", func(w io.Writer) {
+		for _, i := range list {
+			state := string(i.State)
+			if i.Cause != "" {
+				state += ": " + a.Safe(i.Cause)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Session, i.ID, sink.FormatBytes(i.Bytes), stdio.Age(i.Written, time.Now()), state)
+		}
+	})
+}
+
+func (a *artifactCommands) artifactCatCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cat [flags] [ID]", Short: "Print an artifact, by default the last one",
+		Long: `Print an artifact, by default the last one: byte by byte into a pipe or file, made safe
+on a terminal. If its command is still running, print the output so far.`,
+		Example: "  sandboxbash artifact cat >output.log\n  sandboxbash artifact cat --session 0199 --lines 100-200 3\n  sandboxbash artifact cat --bytes 0-65536 3",
+		Args:    flags.Args(0, 1, "at most one id"),
+	}
+	flags.Add(cmd, "session.id", "artifacts.bytes", "artifacts.lines")
+	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
+		return a.cat(store, flags.Arg(args, 0))
+	})
+	return cmd
+}
+
+func (a *artifactCommands) cat(store *sink.Store, id string) error {
+	byBytes, byLines := a.Cfg.Artifacts.Bytes, a.Cfg.Artifacts.Lines
+	if byBytes != "" && byLines != "" {
+		return exit.Misuse("give one of them", "--bytes and --lines exclude each other")
+	}
+	from, to, err := parseRange(cmp.Or(byBytes, byLines, "-"))
+	if err != nil {
+		return err
+	}
+	info, err := a.one(store, id)
+	if err != nil {
+		return err
+	}
+	art, err := store.Open(info.Session, info.ID)
+	if err != nil {
+		return err
+	}
+	defer art.Close() //nolint:errcheck // only read
+	w, done := a.readable()
+	if byLines != "" {
+		if to == 0 {
+			return exit.Misuse("lines are counted from 1", "%q is not a range of lines", byLines)
+		}
+		err = art.CopyLines(w, max(from, 1), to)
+	} else {
+		err = art.CopyBytes(w, from, to)
+	}
+	return errors.Join(err, done())
+}
+
+// readable is standard output, made safe if it is a terminal.
+func (a *artifactCommands) readable() (io.Writer, func() error) {
+	if !stdio.IsTerminal(a.Stdout) {
+		return a.Stdout, func() error { return nil }
+	}
+	safe := sink.NewSafeText(a.Stdout, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, a.Known())
+	return safe, safe.Close
+}
+
+// parseRange reads "A-B", "A-", "-B" or "-"; an end left out is -1.
+func parseRange(text string) (from, to int64, err error) {
+	wrong := exit.Misuse("write it as A-B, A- or -B", "%q is not a range", text)
+	a, b, ok := strings.Cut(text, "-")
+	if !ok {
+		return 0, 0, wrong
+	}
+	to = -1
+	if a != "" {
+		if from, err = strconv.ParseInt(a, 10, 64); err != nil {
+			return 0, 0, wrong
+		}
+	}
+	if b != "" {
+		if to, err = strconv.ParseInt(b, 10, 64); err != nil || to < from {
+			return 0, 0, wrong
+		}
+	}
+	return from, to, nil
+}
+
+func (a *artifactCommands) artifactGrepCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "grep [flags] PATTERN [ID]", Short: "Print the lines of artifacts that match a pattern",
+		Long: `Print the lines that match a pattern (RE2), with their numbers, in one artifact, in
+all artifacts of a session, or in all artifacts. Exit status 1 if no line matches.`,
+		Example: "  sandboxbash artifact grep 'error|panic'\n  sandboxbash artifact grep --session 0199 '(?i)fail' 3",
+		Args:    flags.Args(1, 2, "a pattern and optionally an id"),
+	}
+	flags.Add(cmd, "session.id")
+	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
+		re, err := regexp.Compile(args[0])
+		if err != nil {
+			return exit.Misuse("patterns are RE2: https://pkg.go.dev/regexp/syntax", "%v", err)
+		}
+		list, err := a.inScope(store)
+		if id := flags.Arg(args, 1); id != "" {
+			var info sink.Info
+			info, err = a.one(store, id)
+			list = []sink.Info{info}
+		}
+		if err != nil {
+			return err
+		}
+		return a.grep(store, re, list)
+	})
+	return cmd
+}
+
+func (a *artifactCommands) grep(store *sink.Store, re *regexp.Regexp, list []sink.Info) error {
+	w, done := a.readable()
+	found := false
+	for _, info := range list {
+		art, err := store.Open(info.Session, info.ID)
+		if errors.Is(err, sink.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		name := ""
+		if len(list) > 1 {
+			name = info.Session + "/" + info.ID + ":"
+		}
+		err = art.Grep(re, func(line int64, text []byte) error {
+			found = true
+			_, err := fmt.Fprintf(w, "%s%d:%s\n", name, line, text)
+			return err
+		})
+		if err = errors.Join(err, art.Close()); err != nil {
+			return err
+		}
+	}
+	if err := done(); err != nil {
+		return err
+	}
+	if !found {
+		return exit.StatusError(exit.Findings)
+	}
+	return nil
+}
+
+func (a *artifactCommands) artifactRemoveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rm [flags] [ID...]", Short: "Remove artifacts; with --all, remove all (of --session, if given)",
+		Example: "  sandboxbash artifact rm --session 0199 3\n  sandboxbash artifact rm --session 0199 --all",
+	}
+	flags.Add(cmd, "session.id", "rm.all")
+	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
+		if a.Cfg.All == (len(args) > 0) {
+			return exit.Misuse("see `sandboxbash artifact rm --help`", "give artifact ids or --all, not both")
+		}
+		var list []sink.Info
+		var errs []error
+		if a.Cfg.All {
+			var err error
+			if list, err = a.inScope(store); err != nil {
+				return err
+			}
+		}
+		for _, id := range args {
+			info, err := a.one(store, id)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			list = append(list, info)
+		}
+		for _, info := range list {
+			errs = append(errs, store.Remove(info.Session, info.ID))
+		}
+		return errors.Join(errs...)
+	})
+	return cmd
+}
+
+func (a *artifactCommands) artifactGCCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "gc [flags]", Short: "Remove artifacts older than artifacts.retention, and print them",
+		Example: "  sandboxbash artifact gc\n  SANDBOXBASH_ARTIFACTS_RETENTION=1d sandboxbash artifact gc",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	cmd.RunE = a.artifacts(func(store *sink.Store, _ []string) error {
+		removed, err := store.GC(time.Now())
+		for _, info := range removed {
+			if _, printErr := fmt.Fprintf(a.Stdout, "%s/%s\n", info.Session, info.ID); printErr != nil {
+				return printErr
+			}
+		}
+		return err
+	})
+	return cmd
+}

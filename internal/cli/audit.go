@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/audit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+)
+
+// auditCommands are the audit commands.
+type auditCommands struct{ *core.App }
+
+func (a *auditCommands) auditCommand() *cobra.Command {
+	c := flags.Family("audit", "Show and verify the audit log",
+		`  sandboxbash audit show --since 24h
+  sandboxbash audit verify
+  sandboxbash audit verify --head 5e8848…`,
+		a.auditShowCommand(), a.auditVerifyCommand())
+	c.Long = `Show and verify the audit log. It is kept if audit.enabled or audit.required is set: a
+record of each command and session, without secrets, each with the hash of the record
+before it. See docs/audit.md.`
+	c.GroupID = flags.GroupOutput
+	return c
+}
+
+func (a *auditCommands) auditVerifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "verify [flags]", Short: "Check that no record was changed, removed, moved or inserted",
+		Long: `Check that no record was changed, removed, moved or inserted. Exit status 1 if one was;
+the output says which. A last line that was cut off while it was being written is
+reported, and does not count as a problem. The head that is printed is the hash of the
+last record: keep it elsewhere. Only --head with an earlier head reveals that the end of
+the log was cut off, or that the whole log was rewritten.`,
+		Example: "  sandboxbash audit verify\n  sandboxbash audit verify --json | jq -r .head",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, "audit.head", "json")
+	cmd.RunE = a.Does(func(context.Context, []string) error { return a.auditVerify() })
+	return cmd
+}
+
+func (a *auditCommands) auditVerify() error {
+	r, err := audit.Verify(a.AuditDir(), a.Cfg.Audit.Head)
+	if err != nil {
+		return noAuditLog(err)
+	}
+	status := 0
+	if len(r.Problems) > 0 {
+		status = exit.Findings
+	}
+	if a.Cfg.JSON {
+		if r.Problems == nil {
+			r.Problems = []audit.Problem{}
+		}
+		if r.Unclosed == nil {
+			r.Unclosed = []audit.Record{}
+		}
+		return errors.Join(stdio.PrintJSON(a.Stdout, r), exit.With(status))
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(a.Stdout, "%s\n", a.Safe(p.String()))
+	}
+	if r.Torn != nil {
+		fmt.Fprintf(a.Stdout, "%s: its writer was killed or the machine failed; it counts as never written\n", a.Safe(r.Torn.String()))
+	}
+	for _, u := range r.Unclosed {
+		fmt.Fprintf(a.Stdout, "no outcome of command %s in session %s, begun %s: %s\n", a.Safe(u.ID), a.Safe(u.Session), u.Time.Format(time.RFC3339), writerOf(u))
+	}
+	if r.Missed > 0 {
+		fmt.Fprintf(a.Stdout, "%d records could not be written\n", r.Missed)
+	}
+	verdict := "good"
+	if status != 0 {
+		verdict = fmt.Sprintf("%d problems", len(r.Problems))
+	}
+	fmt.Fprintf(a.Stdout, "%s: %d records in %d files\nhead %s\n", verdict, r.Records, r.Files, r.Head)
+	return exit.With(status)
+}
+
+// noAuditLog says what to do where there is no log.
+func noAuditLog(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Misuse("it is kept from the first command on, with audit.enabled: true in the configuration", "there is no audit log: %v", err)
+	}
+	return err
+}
+
+// writerOf says whether the process is there that would record a command's end.
+func writerOf(r audit.Record) string {
+	if alive(r.PID) {
+		return fmt.Sprintf("process %d runs it, or has its number by now", r.PID)
+	}
+	return fmt.Sprintf("process %d has gone without recording it", r.PID)
+}
+
+func (a *auditCommands) auditShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [flags]", Short: "Show the records, oldest first",
+		Long: `Show the records, oldest first: each command with its outcome, and the starts and stops
+of sessions. With --json, print the records as they are, one per line.`,
+		Example: "  sandboxbash audit show --since 24h\n  sandboxbash audit show --session 0199 --json | jq -r .command",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, "session.id", "audit.since", "json")
+	cmd.RunE = a.Does(func(context.Context, []string) error { return a.auditShow() })
+	return cmd
+}
+
+func (a *auditCommands) auditShow() error {
+	since, err := sinceWhen(a.Cfg.Audit.Since, time.Now())
+	if err != nil {
+		return err
+	}
+	id := a.Cfg.Session.ID
+	wanted := func(r audit.Record) bool {
+		return !r.Time.Before(since) && strings.HasPrefix(r.Session, id) && (id == "" || r.Session != "")
+	}
+	if a.Cfg.JSON {
+		err := audit.Each(a.AuditDir(), func(r audit.Record, _ audit.Problem, line []byte) error {
+			if !wanted(r) {
+				return nil
+			}
+			_, err := stdio.PastMasks(a.Stdout).Write(append(a.Known().ScrubJSON(line), '\n'))
+			return err
+		}, nil)
+		return noAuditLog(err)
+	}
+	var rows []audit.Record
+	at := map[string]int{} // of intents, in rows
+	err = audit.Each(a.AuditDir(), func(r audit.Record, _ audit.Problem, _ []byte) error {
+		i, begun := at[r.ID]
+		switch {
+		case r.Kind == audit.Outcome && begun:
+			r.Command, r.Policy, r.Time = rows[i].Command, rows[i].Policy, rows[i].Time
+			rows[i] = r
+		case wanted(r):
+			if r.Kind == audit.Intent {
+				at[r.ID] = len(rows)
+			}
+			rows = append(rows, r)
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return noAuditLog(err)
+	}
+	return a.auditTable(rows)
+}
+
+// auditTable prints records for a reader.
+func (a *auditCommands) auditTable(rows []audit.Record) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TIME\tSESSION\tWHAT\tEND\tWHERE\tCOMMAND")
+	for _, r := range rows {
+		what := string(r.Kind)
+		if r.Kind == audit.Intent || r.Kind == audit.Outcome {
+			what = r.Mode
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.Safe(r.Session), a.Safe(what), a.Safe(auditEnd(r)), a.Safe(r.Where), a.auditCommandText(r))
+	}
+	return w.Flush()
+}
+
+// shownCommand is how much of a command a row shows, in characters.
+const shownCommand = 80
+
+// auditCommandText is a command on one line.
+func (a *auditCommands) auditCommandText(r audit.Record) string {
+	text := []rune(strings.Join(strings.Fields(a.Name(stdio.OneLine(r.Command))), " "))
+	if len(text) > shownCommand {
+		return string(text[:shownCommand]) + "…"
+	}
+	return string(text)
+}
+
+// auditEnd is what became of what a record is of.
+func auditEnd(r audit.Record) string {
+	switch {
+	case r.Kind == audit.Intent:
+		return "unknown: " + writerOf(r)
+	case r.Kind == audit.Denied && r.Policy != nil:
+		return "denied by " + r.Policy.Rule
+	case r.Error != nil:
+		return r.Error.Outcome + ": " + r.Error.Cause
+	case r.Code != nil:
+		return fmt.Sprintf("exit %d", *r.Code)
+	case r.Reason == string(exec.HandedOver):
+		return "job " + r.Job
+	case r.Signal != 0 && r.Reason == string(exec.Signalled):
+		return exit.SignalName(r.Signal)
+	case r.Reason != "":
+		return r.Reason
+	}
+	return "-"
+}
+
+// sinceWhen reads a time, or how long ago it was; "" is the start of the log.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if d, err = time.ParseDuration(days + "h"); err == nil {
+			d *= 24
+		}
+	}
+	if err != nil || d < 0 {
+		return time.Time{}, exit.Misuse("give a time as in 2026-01-31T15:04:05Z or 2026-01-31, or how long ago, as in 90m or 7d", "--since: %q is not a time", text)
+	}
+	return now.Add(-d), nil
+}

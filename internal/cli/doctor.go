@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// Levels of a finding.
+const (
+	levelOK   = "ok"
+	levelWarn = "warn"
+	levelFail = "fail"
+)
+
+// finding is one line of doctor.
+type finding struct {
+	Level string `json:"level"` // "ok", "warn" or "fail"
+	Topic string `json:"topic"`
+	Text  string `json:"text"`
+	Todo  string `json:"todo,omitempty"`
+}
+
+func ok(topic, format string, args ...any) finding {
+	return finding{Level: levelOK, Topic: topic, Text: fmt.Sprintf(format, args...)}
+}
+
+func warn(topic, text, todo string) finding { return finding{levelWarn, topic, text, todo} }
+func fail(topic, text, todo string) finding { return finding{levelFail, topic, text, todo} }
+
+// doctor are the doctor command.
+type doctor struct{ *core.App }
+
+func (a *doctor) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "doctor [flags]", Short: "Check the engine and the confinement of a session",
+		Long: `Check the engine, and start a session to verify that it is confined as it should be.
+Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fail.`,
+		Example: "  sandboxbash doctor\n  sandboxbash doctor --image debian:stable-slim --json",
+		Args:    flags.Args(0, 0, "no arguments"), GroupID: flags.GroupSetup,
+	}
+	flags.Add(cmd, "image", "profile", "runtime", "json")
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
+		var found []finding
+		tell := func(list ...finding) {
+			for _, f := range list {
+				f.Text, f.Todo = a.Scrub(f.Text), a.Scrub(f.Todo)
+				found = append(found, f)
+				if !a.Cfg.JSON {
+					a.printFinding(f)
+				}
+			}
+		}
+		a.diagnose(ctx, tell)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if a.Cfg.JSON {
+			if err := stdio.PrintJSON(a.Stdout, found); err != nil {
+				return err
+			}
+		}
+		if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+			return exit.StatusError(exit.Findings)
+		}
+		return nil
+	})
+	return cmd
+}
+
+func (a *doctor) printFinding(f finding) {
+	line := fmt.Sprintf("%-4s  %s: %s", f.Level, f.Topic, f.Text)
+	if f.Todo != "" {
+		line += " — " + f.Todo
+	}
+	fmt.Fprintln(a.Stdout, a.Safe(line))
+}
+
+// diagnose tells of one thing after another, for as long as the next makes sense.
+func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
+	file := "no file; defaults, environment and flags"
+	if a.Cfg.File != "" {
+		file = a.Cfg.File
+	}
+	tell(ok("config", "%s", file))
+	tell(a.policyFindings()...)
+	tell(a.agentFindings()...)
+	c, err := a.Connect(ctx)
+	if err != nil {
+		tell(fail("engine", err.Error(), "start it, or name another with --engine"))
+		return
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		tell(fail("engine", err.Error(), "restart it"))
+		return
+	}
+	tell(ok("engine", "%s %s at %s (%s/%s, kernel %s)", info.Name, info.Version, info.Address, info.OS, info.Arch, info.KernelVersion))
+	tell(ok("api", "version %s", info.APIVersion))
+	tell(engineFindings(info)...)
+	r, err := a.Resolver(ctx)
+	if err == nil {
+		_, err = r.Runner(ctx, info.Arch)
+	}
+	if err != nil {
+		tell(fail("runner", err.Error(), "use a build of sandboxbash with that runner"))
+		return
+	}
+	tell(ok("runner", "there is one for linux/%s, and it is on the engine", info.Arch))
+	tell(a.trySession(ctx, r)...)
+}
+
+// engineFindings judges what an engine says of itself.
+func engineFindings(info engine.Info) []finding {
+	var out []finding
+	if info.OS != "linux" {
+		out = append(out, fail("engine", "it runs "+info.OS+" containers", "switch it to Linux containers"))
+	}
+	out = append(out, ok("cgroup", "version %s, driver %s", info.CgroupVersion, info.CgroupDriver))
+	out = append(out, storageFinding(info.StorageDriver))
+	out = append(out, ok("runtimes", "%s (default %s)", strings.Join(info.Runtimes, ", "), info.DefaultRuntime))
+	if info.DefaultRuntime == "runc" {
+		out = append(out, runcFinding(info.RuncVersion))
+	}
+	out = append(out, limitFindings(info)...)
+	if info.Rootless {
+		out = append(out, ok("rootless", "the engine runs without root"))
+	}
+	if slices.ContainsFunc(info.SecurityOpts, func(o string) bool { return strings.HasPrefix(strings.TrimPrefix(o, "name="), "seccomp") }) {
+		out = append(out, ok("seccomp", "available"))
+	} else {
+		out = append(out, fail("seccomp", "the engine has none, and profile strict needs it", "use a kernel and an engine that were built with seccomp"))
+	}
+	for _, w := range info.Warnings {
+		out = append(out, warn("engine", w, "see the engine's documentation"))
+	}
+	return out
+}
+
+// limitFindings tells of limits that the engine would drop without a word.
+func limitFindings(info engine.Info) []finding {
+	if len(info.Unenforced) == 0 {
+		return []finding{ok("limits", "memory, swap, pids and cpus are enforced")}
+	}
+	todo := "enable that controller of the kernel's cgroups"
+	if info.Rootless {
+		todo = "use cgroup version 2 with systemd, and delegate that controller to the user"
+	}
+	var out []finding
+	for _, name := range info.Unenforced {
+		if name == "swap" {
+			out = append(out, warn("limits", "swap is not limited: a session can use swap beyond its memory", "boot with swapaccount=1, or without swap"))
+			continue
+		}
+		out = append(out, fail("limits", name+" is not limited, and profile strict refuses to start", todo))
+	}
+	return out
+}
+
+// tryTime bounds the trial.
+const tryTime = 2 * time.Minute
+
+// trySession starts a session as run would, and looks at what it finds there.
+func (a *doctor) trySession(ctx context.Context, r *images.Resolver) []finding {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	spec, err := a.Spec()
+	if err != nil {
+		return []finding{fail("session", err.Error(), "")}
+	}
+	spec.Workspace, spec.Lease = sandbox.Workspace{Kind: sandbox.WorkspaceVolume, Target: sandbox.DefaultTarget}, sandbox.DefaultLease
+	sessions := a.Unobserved(r, sandbox.Options{})
+	start := time.Now()
+	s, err := sessions.Start(ctx, spec)
+	if err != nil {
+		return []finding{startFailure(err)}
+	}
+	took := time.Since(start).Round(time.Millisecond)
+	out := []finding{ok("session", "started from %s in %v, confined as profile %s should be", s.Info().Image, took, spec.Profile)}
+	for _, n := range s.Notes() {
+		out = append(out, warn("session", n, ""))
+	}
+	out = append(out, toolFindings(ctx, s)...)
+	if err := s.Stop(ctx); err != nil {
+		out = append(out, fail("session", "it could not be removed: "+err.Error(), "remove it with `sandboxbash session reap`"))
+	}
+	return append(out, bindFinding(ctx, sessions, spec))
+}
+
+// bindFinding tries whether the engine has this machine's directories at their
+// paths: it has not where it is elsewhere, or where this process is in a container
+// of an engine whose socket it was given.
+func bindFinding(ctx context.Context, sessions *sandbox.Engine, spec sandbox.Spec) finding {
+	here, err := sandbox.ParseWorkspace("bind:.:ro:at=" + sandbox.DefaultTarget)
+	if err != nil {
+		return warn("bind", err.Error(), "")
+	}
+	spec.Workspace = here
+	if spec.Profile == sandbox.Strict { // its owner does not matter: only its location is checked
+		spec.User = &sandbox.User{UID: 65534, GID: 65534}
+	}
+	s, err := sessions.Start(ctx, spec)
+	if err != nil {
+		const todo = "give sessions a copy with --workspace copy:DIR"
+		if _, foreign := errors.AsType[*sandbox.ForeignBindError](err); foreign {
+			return warn("bind", "the engine does not see "+here.Dir+" as this process does: it is elsewhere, or this process is in a container", todo)
+		}
+		return warn("bind", err.Error(), todo)
+	}
+	if err := s.Stop(ctx); err != nil {
+		return fail("bind", "the session could not be removed: "+err.Error(), "remove it with `sandboxbash session reap`")
+	}
+	return ok("bind", "the engine sees %s as this process does", here.Dir)
+}
+
+func startFailure(err error) finding {
+	if p, ok := errors.AsType[*sandbox.PostureError](err); ok {
+		return fail("posture", strings.Join(p.Mismatches, "; "), "this engine does not confine containers as asked: compare the lines above, and use another engine or runtime")
+	}
+	return fail("session", err.Error(), exit.Judge(err).Todo)
+}
+
+// toolFindings looks for what agents expect of an image.
+func toolFindings(ctx context.Context, s *sandbox.Session) []finding {
+	const script = `for t in bash git; do command -v $t >/dev/null && echo $t; done; whoami >/dev/null 2>&1 && echo whoami; true`
+	try := func(shell string) (sandbox.Result, error) {
+		return s.Run(ctx, sandbox.Command{Script: script, Shell: shell, Timeout: tryTime / 4, Output: sink.Options{Artifact: sink.Never}})
+	}
+	res, err := try("bash")
+	if e, isExec := errors.AsType[*exec.Error](err); isExec && e.Cause == exec.CauseNoShell {
+		res, err = try("sh")
+	}
+	if err != nil {
+		return []finding{fail("command", err.Error(), exit.Judge(err).Todo)}
+	}
+	if res.Reason != exec.Exited || res.Code != 0 {
+		return []finding{fail("command", fmt.Sprintf("a simple command ended as %s with code %d", res.Reason, res.Code), "use another image")}
+	}
+	out := []finding{ok("command", "ran in %v", res.Elapsed.Round(time.Microsecond))}
+	has := strings.Fields(res.Output.Stdout.Text())
+	for _, t := range []struct{ name, without string }{
+		{"bash", "give --shell sh, or use an image with bash"},
+		{"git", "git does not work in its sessions; use an image with git where that matters"},
+		{"whoami", "programs that look up the user's name do not find it"},
+	} {
+		if slices.Contains(has, t.name) {
+			out = append(out, ok("tools", "%s works", t.name))
+		} else {
+			out = append(out, warn("tools", "the image has no working "+t.name, t.without))
+		}
+	}
+	return out
+}
+
+// storageFinding tells of drivers that make every program's start slow: a
+// process of theirs answers for each part of each path that is looked up.
+func storageFinding(driver string) finding {
+	if strings.HasPrefix(driver, "fuse") {
+		return warn("storage", driver+": programs start slowly, because each path they look up is asked of another process",
+			"use overlay2 where the kernel allows it")
+	}
+	return ok("storage", "%s", driver)
+}
+
+// policyFindings is what doctor says of the configured policy.
+func (a *doctor) policyFindings() []finding {
+	const topic = "policy"
+	o := core.PolicyOptions(a.Cfg.Policy, nil)
+	_, warnings, err := policy.New(o)
+	if err != nil {
+		return []finding{fail(topic, err.Error(), "correct it, or turn policy.strict off")}
+	}
+	var out []finding
+	for _, w := range warnings {
+		out = append(out, warn(topic, w.Text, "correct its pattern in the configuration file"))
+	}
+	if text := core.Idle(o); text != "" {
+		out = append(out, warn(topic, text, "name the agent's tools"))
+	}
+	text := fmt.Sprintf("run has %d safety checks, %d further sets and %d rules of the interceptor; what cannot be known is %s",
+		len(o.Checks), len(o.Sets), len(o.Rules)-len(warnings), map[policy.Mode]string{policy.Standard: "run", policy.Guarded: "refused"}[o.Mode])
+	return append(out, ok(topic, "%s", text))
+}
+
+// agentFindings tell what a server would not do.
+func (a *doctor) agentFindings() []finding {
+	if (a.Cfg.Agent.Interceptor || a.Cfg.Policy.Interceptor) && len(a.Cfg.Agent.ToolNames) == 0 {
+		return []finding{warn("agent", "the interceptor is on, but over MCP it is unknown which tools the agent has: none of its rules applies there", "name them in agent.toolNames")}
+	}
+	return nil
+}

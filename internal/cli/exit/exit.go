@@ -1,0 +1,311 @@
+// Package exit says how a call of the program ends: its exit statuses, what an error
+// means and what to do about it, and in words how a command ended.
+package exit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// Exit statuses that are not a command's own. 124 to 126 are those of timeout(1)
+// and docker-run(1); 128+n stands for signal n, as in a shell.
+const (
+	Findings    = 1 // differences, failed checks, nothing found
+	Usage       = 2 // wrong use, bad input; nothing has run
+	OutputLimit = 122
+	HandedOver  = 123 // it goes on as a job
+	Timeout     = 124
+	Engine      = 125 // the engine failed, or the outcome is lost or unknown
+	Denied      = 126
+	Cancelled   = 130 // 128+SIGINT
+	OOM         = 137 // 128+SIGKILL
+	BrokenPipe  = 141 // 128+SIGPIPE
+	signalBase  = 128
+)
+
+// ErrInterrupted is the cause of a context that a signal has ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// InterruptError is errInterrupted by SIGINT, which commands get as such.
+type InterruptError struct{}
+
+func (InterruptError) Error() string { return ErrInterrupted.Error() }
+
+// Is reports whether target says that a person has interrupted the program.
+func (InterruptError) Is(target error) bool {
+	return target == ErrInterrupted || target == exec.ErrInterrupt
+}
+
+// ErrBrokenPipe is the cause of a run that ended because its output has no reader any more.
+var ErrBrokenPipe = errors.New("the reader of the output has gone")
+
+// UsageError is wrong use of a command.
+type UsageError struct {
+	Text string
+	Todo string // what to do; may be ""
+}
+
+func (e *UsageError) Error() string { return e.Text }
+
+// Misuse returns a UsageError: its text, and what to do.
+func Misuse(todo, format string, args ...any) error {
+	return &UsageError{Text: fmt.Sprintf(format, args...), Todo: todo}
+}
+
+// StatusError ends the program with a status and prints nothing.
+type StatusError int
+
+func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// OfCommand is the exit status for a command that ran.
+func OfCommand(st exec.Status) int {
+	switch st.Reason {
+	case exec.Signalled:
+		return signalBase + st.Signal
+	case exec.OOMKilled:
+		return OOM
+	case exec.TimedOut:
+		return Timeout
+	case exec.Cancelled:
+		return Cancelled
+	case exec.OutputLimit:
+		return OutputLimit
+	case exec.HandedOver:
+		return HandedOver
+	case exec.Exited:
+		return st.Code
+	default:
+		return Engine
+	}
+}
+
+// causes of ends that are the caller's input.
+var inputCauses = map[exec.Cause]bool{
+	exec.CauseDirMissing: true, exec.CauseNotDir: true, exec.CauseDirDenied: true,
+	exec.CauseNoShell: true, exec.CauseTooBig: true, exec.CauseBusy: true, exec.CauseJobLimit: true,
+}
+
+// Verdict is what is told of an error: the exit status, and for JSON how much
+// is known of the command and why.
+type Verdict struct {
+	Status  int
+	Outcome exec.Outcome
+	Cause   string
+	Todo    string // what to do; may be ""
+}
+
+// verdicter is an error that says itself what it means.
+type verdicter interface {
+	error
+	Verdict() Verdict
+}
+
+// Judge says what an error means. It decides by types, never by texts.
+func Judge(err error) Verdict {
+	v := judged(err)
+	if v.Todo == "" {
+		v.Todo = Hint(err)
+	}
+	return v
+}
+
+// judged is Judge but for the hints of package sandbox.
+func judged(err error) Verdict {
+	v := Verdict{Status: Engine, Outcome: exec.NotStarted, Cause: "engine"}
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		return judgeExec(e)
+	}
+	if e, ok := errors.AsType[verdicter](err); ok {
+		return e.Verdict()
+	}
+	if e, ok := errors.AsType[*UsageError](err); ok {
+		return Verdict{Usage, exec.NotStarted, "usage", e.Todo}
+	}
+	if e, ok := errors.AsType[*policy.Denial](err); ok {
+		return Verdict{Denied, exec.NotStarted, "denied", insteadOf(e.Decision)}
+	}
+	if e, ok := errors.AsType[*sandbox.InputError](err); ok {
+		return Verdict{Usage, exec.NotStarted, "bad-" + e.Field, ""}
+	}
+	if _, ok := errors.AsType[*sandbox.ConflictError](err); ok {
+		return Verdict{Findings, exec.NotStarted, "conflict", "see both sides with `sandboxbash session diff`, pull to another directory, or overwrite what was changed here with --force"}
+	}
+	if _, ok := errors.AsType[*sandbox.ForeignBindError](err); ok {
+		return Verdict{Usage, exec.NotStarted, "foreign-bind", ""}
+	}
+	if IsConfig(err) {
+		return Verdict{Usage, exec.NotStarted, "bad-config", "correct it; `sandboxbash help config` lists the keys"}
+	}
+	switch {
+	case errors.Is(err, sandbox.ErrUnknownSession):
+		v = Verdict{Usage, exec.NotStarted, "unknown-session", "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`"}
+	case errors.Is(err, sandbox.ErrUnknownJob):
+		v = Verdict{Usage, exec.NotStarted, "unknown-job", "list the jobs with `sandboxbash job ls`"}
+	case errors.Is(err, sandbox.ErrJobRunning):
+		v = Verdict{Usage, exec.NotStarted, "job-running", "end it first with `sandboxbash job kill`"}
+	case errors.Is(err, sink.ErrNotFound):
+		v = Verdict{Usage, exec.NotStarted, "unknown-artifact", "list the artifacts with `sandboxbash artifact ls`"}
+	case isImage(err):
+		v.Status, v.Cause = Usage, "unknown-image"
+		v.Todo = "name another image with --image; --image host is a snapshot of this machine's programs"
+	case isSource(err):
+		v.Status, v.Cause = Usage, "bad-image"
+	case errors.Is(err, engine.ErrAddress):
+		v.Status, v.Cause = Usage, "bad-engine"
+	case isPosture(err):
+		v.Cause, v.Todo = "posture", "see what this engine can do with `sandboxbash doctor`"
+	case errors.Is(err, engine.ErrUnreachable):
+		v.Cause = "unreachable"
+	case errors.Is(err, engine.ErrTooOld):
+		v.Cause = "engine-too-old"
+	case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled):
+		v.Status, v.Cause = Cancelled, string(exec.CauseCancelled)
+	}
+	return v
+}
+
+// insteadOf says where a script was refused, and what to use in its place.
+func insteadOf(d policy.Decision) string {
+	text := "see what it sees with `sandboxbash policy explain`"
+	if d.Tool != "" {
+		text = "use the tool " + d.Tool + " instead; " + text
+	}
+	if d.Position != (policy.Position{}) {
+		text = fmt.Sprintf("at line %d, column %d; %s", d.Position.Line, d.Position.Column, text)
+	}
+	return text
+}
+
+func judgeExec(e *exec.Error) Verdict {
+	v := Verdict{Status: Engine, Outcome: e.Outcome, Cause: string(e.Cause)}
+	switch {
+	case e.Cause == exec.CauseCancelled:
+		v.Status = Cancelled
+	case e.Outcome == exec.NotStarted && inputCauses[e.Cause]:
+		v.Status = Usage
+	}
+	switch e.Cause { //nolint:exhaustive // the others say all there is to say
+	case exec.CauseNoShell:
+		v.Todo = "use another image, or the POSIX shell with --shell sh"
+	case exec.CauseDirMissing, exec.CauseNotDir, exec.CauseDirDenied:
+		v.Todo = "name a directory of the session with --cwd; without it the command runs in the workspace"
+	case exec.CauseBusy:
+		v.Todo = "try again later, or leave out --exclusive to wait in the queue"
+	case exec.CauseResources:
+		v.Todo = "stop the session and start one with more --pids or --memory"
+	case sandbox.CauseUnrecorded:
+		v.Todo = "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`"
+	case exec.CauseRunnerLost, exec.CauseUnconfirmed:
+		v.Todo = "it is unknown whether the command has ended: look at its effects before running it again"
+	}
+	return v
+}
+
+// IsConfig reports whether err is about the configuration.
+func IsConfig(err error) bool {
+	_, bad := errors.AsType[*config.Error](err)
+	_, unknown := errors.AsType[*config.UnknownKeyError](err)
+	return bad || unknown
+}
+
+func isImage(err error) bool {
+	_, bad := errors.AsType[*images.InvalidRefError](err)
+	_, unresolved := errors.AsType[*images.UnresolvedError](err)
+	_, missing := errors.AsType[*images.MissingError](err)
+	return bad || unresolved || missing
+}
+
+func isSource(err error) bool {
+	_, ok := errors.AsType[*images.SourceError](err)
+	return ok
+}
+
+func isPosture(err error) bool {
+	_, ok := errors.AsType[*sandbox.PostureError](err)
+	return ok
+}
+
+// Words is the text of an error. For a command that has not started, its
+// outcome and cause do not help a reader: the sentence after them does.
+func Words(err error) string {
+	if e, ok := errors.AsType[*exec.Error](err); ok && e.Outcome == exec.NotStarted && e.Err != nil {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// Report prints an error, what to do about it indented below.
+func Report(w io.Writer, text, todo string) {
+	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+	if todo != "" {
+		text += "\n  " + todo
+	}
+	fmt.Fprintf(w, "sandboxbash: %s\n", text)
+}
+
+// Limits are what a command was held to, for ending to name.
+type Limits struct {
+	Timeout time.Duration // 0: not known
+	Output  int64         // bytes
+}
+
+// Ending says how a command ended that did not exit by itself; "" if it did.
+func Ending(res sandbox.Result, held Limits) string {
+	var text string
+	switch res.Reason {
+	case exec.TimedOut:
+		text = "timed out"
+		if held.Timeout > 0 {
+			text += fmt.Sprintf(" after %v", held.Timeout)
+		}
+	case exec.Cancelled:
+		text = "cancelled"
+	case exec.OutputLimit:
+		text = fmt.Sprintf("ended at the output limit of %d bytes", held.Output)
+	case exec.OOMKilled:
+		return "ended by the kernel at the memory limit; give the session more with --memory"
+	case exec.Signalled:
+		return "ended by " + SignalName(res.Signal)
+	case exec.HandedOver:
+		return fmt.Sprintf("it goes on as job %s, process group %d, with its output in %s", res.Job.ID(), res.Job.Info().PID, res.Job.Info().OutputFile)
+	case exec.Exited:
+		return ""
+	}
+	if res.Killed != "" {
+		text += fmt.Sprintf(" (killed: %s)", res.Killed)
+	}
+	return text
+}
+
+const firstRealtime = 34 // SIGRTMIN of the GNU C library
+
+// SignalName is the name of a signal of Linux, such as SIGTERM.
+func SignalName(n int) string {
+	if n >= firstRealtime {
+		return fmt.Sprintf("SIGRTMIN+%d", n-firstRealtime)
+	}
+	return cmp.Or(wire.SignalName(n), "SIG"+strconv.Itoa(n))
+}
+
+// With is the error that ends the program with a status; nil for 0.
+func With(status int) error {
+	if status == 0 {
+		return nil
+	}
+	return StatusError(status)
+}

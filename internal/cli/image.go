@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+)
+
+// imageCommands are the image commands.
+type imageCommands struct{ *core.App }
+
+func (a *imageCommands) imageCommand() *cobra.Command {
+	c := flags.Family("image", "Manage images on the engine", `  sandboxbash image host
+  sandboxbash image pull debian:stable-slim
+  sandboxbash image build ./docker my-tools`,
+		a.imageListCommand(), a.imageHostCommand(), a.imagePullCommand(), a.imageLoadCommand(), a.imageBuildCommand(), a.imageRemoveCommand())
+	c.Long = `An image provides the initial file system of a session, and nothing else: its entry
+point, user, environment and labels are ignored.`
+	c.GroupID = flags.GroupSetup
+	return c
+}
+
+// making is a command that makes an image available.
+type making func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error)
+
+// makes makes it a command's, which prints the image's id.
+func (a *imageCommands) makes(cmd *cobra.Command, do making) *cobra.Command {
+	flags.Add(cmd, "json", "quiet")
+	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
+		r, err := a.Resolver(ctx)
+		if err != nil {
+			return err
+		}
+		p := a.Progress()
+		img, err := do(ctx, r, args, p.Show)
+		p.Close()
+		if err != nil {
+			return err
+		}
+		if a.Cfg.JSON {
+			return stdio.PrintJSON(a.Stdout, newImageJSON(img))
+		}
+		_, err = fmt.Fprintln(a.Stdout, img.ID)
+		return err
+	})
+	return cmd
+}
+
+func (a *imageCommands) imageHostCommand() *cobra.Command {
+	return a.makes(&cobra.Command{
+		Use: "host", Short: "Create the image host, a snapshot of this machine's programs",
+		Long: `Create the image host: a snapshot of this machine's bash, coreutils and common tools,
+with the files they need and none of the machine's configuration. No registry and no
+network is needed, and an unchanged snapshot is reused. Prints the image's id.`,
+		Example: "  sandboxbash image host\n  sandboxbash run --image host 'git --version'",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}, func(ctx context.Context, r *images.Resolver, _ []string, progress func(engine.Progress)) (engine.Image, error) {
+		return r.Host(ctx, progress)
+	})
+}
+
+func (a *imageCommands) imagePullCommand() *cobra.Command {
+	return a.makes(&cobra.Command{
+		Use: "pull REF", Short: "Pull an image from its registry, unless the engine has it",
+		Example: "  sandboxbash image pull debian:stable-slim",
+		Args:    flags.Args(1, 1, "an image reference"),
+	}, func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error) {
+		return r.Resolve(ctx, args[0], progress)
+	})
+}
+
+// imageJSON is an image as --json prints it.
+type imageJSON struct {
+	ID      engine.ImageID `json:"id"`
+	Refs    []string       `json:"refs"`
+	OS      string         `json:"os"`
+	Arch    string         `json:"arch"`
+	Size    int64          `json:"size"` // bytes
+	Created time.Time      `json:"created"`
+}
+
+func newImageJSON(img engine.Image) imageJSON {
+	j := imageJSON{ID: img.ID, Refs: img.Refs, OS: img.OS, Arch: img.Arch, Size: img.Size, Created: img.Created}
+	if j.Refs == nil {
+		j.Refs = []string{}
+	}
+	return j
+}
+
+func printImages(w io.Writer, list []engine.Image) error {
+	out := make([]imageJSON, 0, len(list))
+	for _, img := range list {
+		out = append(out, newImageJSON(img))
+	}
+	return stdio.PrintJSON(w, out)
+}
+
+func (a *imageCommands) imageListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the images on the engine",
+		Example: "  sandboxbash image ls\n  sandboxbash image ls --json",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, "json")
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
+		list, err := a.listImages(ctx)
+		if err != nil {
+			return err
+		}
+		if a.Cfg.JSON {
+			return printImages(a.Stdout, list)
+		}
+		return a.Table("REFERENCE\tID\tARCH\tAGE\tSIZE", func(w io.Writer) {
+			for _, img := range list {
+				refs := img.Refs
+				if len(refs) == 0 {
+					refs = []string{"-"}
+				}
+				for _, ref := range refs {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Safe(ref), shortID(img.ID), a.Safe(img.Arch),
+						stdio.Age(img.Created, time.Now()), units.HumanSize(float64(img.Size)))
+				}
+			}
+		})
+	})
+	return cmd
+}
+
+// shortID is an image ID as people read and type it.
+func shortID(id engine.ImageID) string {
+	const digits = 12
+	text := strings.TrimPrefix(string(id), "sha256:")
+	return text[:min(digits, len(text))]
+}
+
+// listImages returns the images on the engine.
+func (a *imageCommands) listImages(ctx context.Context) ([]engine.Image, error) {
+	r, err := a.Resolver(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.List(ctx)
+}
+
+func (a *imageCommands) imageLoadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "load FILE [REF]", Short: "Load an image from a file: docker save, OCI, or a root file system as tar",
+		Example: "  sandboxbash image load image.tar\n  sandboxbash image load rootfs.tar.gz my-rootfs:1",
+		Args:    flags.Args(1, 2, "a file and optionally a name for the image"),
+	}
+	flags.Add(cmd, "json", "quiet")
+	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
+		r, err := a.Resolver(ctx)
+		if err != nil {
+			return err
+		}
+		p := a.Progress()
+		list, err := r.Load(ctx, args[0], flags.Arg(args, 1), p.Show)
+		p.Close()
+		if err != nil {
+			return err
+		}
+		if a.Cfg.JSON {
+			return printImages(a.Stdout, list)
+		}
+		for _, img := range list {
+			if _, err := fmt.Fprintln(a.Stdout, img.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+func (a *imageCommands) imageBuildCommand() *cobra.Command {
+	cmd := a.makes(&cobra.Command{
+		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a directory with a Dockerfile, or the base image",
+		Long: `Build an image from a directory with a Dockerfile. The engine builds it, with the
+engine's network: the Dockerfile's commands do not run in a session.
+
+The word base stands for the Dockerfile that comes with sandboxbash: git, Python, Node
+and build tools, on Debian or, with --base, on another image that has apt-get. For your
+own Dockerfile --base sets the argument BASE, where host stands for the snapshot that
+image host creates. To build a directory named base, write ./base.`,
+		Example: `  sandboxbash image build ./docker my-tools:1
+  sandboxbash run --image my-tools:1 'tool --version'
+  sandboxbash image build --base ubuntu:24.04 base tools:1`,
+		Args: flags.Args(1, 2, "a directory or the word base, and optionally a name for the image"),
+	}, func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error) {
+		opts := images.BuildOptions{Ref: flags.Arg(args, 1), Base: a.Cfg.Build.Base, Args: map[string]string{}}
+		if network := a.Cfg.Build.Network; network != "engine" {
+			opts.Network = network
+		}
+		for _, kv := range a.Cfg.Build.Args {
+			name, value, ok := strings.Cut(kv, "=")
+			if !ok || name == "" {
+				return engine.Image{}, exit.Misuse("write it as NAME=VALUE", "%q is not a build argument", kv)
+			}
+			opts.Args[name] = value
+		}
+		return r.Build(ctx, args[0], opts, progress)
+	})
+	flags.Add(cmd, "build.base", "build.args", "build.network")
+	return cmd
+}
+
+func (a *imageCommands) imageRemoveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rm [flags] [REF...]", Short: "Remove images; with --all, every image and volume that sandboxbash has made",
+		Example: "  sandboxbash image rm my-tools:1\n  sandboxbash image rm --all",
+	}
+	flags.Add(cmd, "rm.all")
+	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
+		if a.Cfg.All == (len(args) > 0) {
+			return exit.Misuse("see `sandboxbash image rm --help`", "give image names or --all, not both")
+		}
+		r, err := a.Resolver(ctx)
+		if err != nil {
+			return err
+		}
+		if a.Cfg.All {
+			return r.RemoveAll(ctx)
+		}
+		var errs []error
+		for _, ref := range args {
+			errs = append(errs, r.Remove(ctx, ref))
+		}
+		return errors.Join(errs...)
+	})
+	return cmd
+}

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+)
+
+// A script that is too long is refused, and never cut.
+func TestScriptLimit(t *testing.T) {
+	t.Parallel()
+	endless := io.MultiReader(strings.NewReader(strings.Repeat("#", wire.MaxScript)), strings.NewReader("##"))
+	var errs bytes.Buffer
+	status := newProgram("", nil, endless, io.Discard, &errs).execute(t.Context(), []string{"run", "-"})
+	if status != exit.Usage || !strings.Contains(errs.String(), "10 MiB") {
+		t.Errorf("execute(run -) = %d, %q; want %d and the limit", status, errs.String(), exit.Usage)
+	}
+	if err := (sandbox.Command{Script: strings.Repeat("#", wire.MaxScript)}).Check(); err != nil {
+		t.Errorf("Check() of a script at the limit = %v; want nil", err)
+	}
+}
+
+// Interrupted while it waits for a person to type the script.
+func TestScriptInterrupted(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	defer w.Close() //nolint:errcheck // is always nil
+	var errs bytes.Buffer
+	status := newProgram("", nil, r, io.Discard, &errs).execute(interrupted(t), []string{"run", "-"})
+	if status != exit.Cancelled {
+		t.Errorf("execute(run -) = %d, %q; want %d", status, errs.String(), exit.Cancelled)
+	}
+}

@@ -1,0 +1,342 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+)
+
+// jobCommands are the job commands.
+type jobCommands struct{ *core.App }
+
+func (a *jobCommands) jobCommand() *cobra.Command {
+	c := flags.Family("job", "List, read, wait for and kill background commands",
+		`  sandboxbash run --session 0199 --background 'make test'
+  sandboxbash job ls
+  sandboxbash job output -f bg_1
+  sandboxbash job wait bg_1
+  sandboxbash job kill bg_1`,
+		a.jobListCommand(), a.jobShowCommand(), a.jobOutputCommand(), a.jobWaitCommand(), a.jobKillCommand(), a.jobRemoveCommand())
+	c.Long = `A job is a command that outlives the process that started it: run and session exec
+start one with --background. The session keeps the job's output and outcome, and kills
+the job when the session is stopped. A job that has ended is kept for a day, or for five
+minutes after a wait for it has returned.
+
+--session may be left out if there is only one session. ID defaults to the job that was
+started last.`
+	c.GroupID = flags.GroupRun
+	for _, child := range c.Commands() {
+		_ = child.RegisterFlagCompletionFunc("session", a.CompleteSessions)
+		child.ValidArgsFunction = a.completeJobs
+	}
+	return c
+}
+
+// aboutJobs makes a question about the jobs of a session a command's.
+func (a *jobCommands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, args []string) error) func(*cobra.Command, []string) error {
+	return a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+		id, err := a.jobSession(ctx, sessions)
+		if err != nil {
+			return err
+		}
+		// A job's label is a script, and its output is a command's.
+		s, err := a.Open(ctx, sessions, id)
+		if err != nil {
+			return err
+		}
+		return do(ctx, s, args)
+	})
+}
+
+// jobSession is --session, or the only session that there is.
+func (a *jobCommands) jobSession(ctx context.Context, sessions *sandbox.Engine) (string, error) {
+	if a.Cfg.Session.ID != "" {
+		return a.Cfg.Session.ID, nil
+	}
+	list, err := sessions.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(list) != 1 {
+		return "", exit.Misuse("say which with --session; `sandboxbash session ls` lists them", "there are %d sessions", len(list))
+	}
+	return list[0].ID, nil
+}
+
+// jobOf finds the job of an id; "" is the one that was started last.
+func jobOf(ctx context.Context, s *sandbox.Session, id string) (*sandbox.Job, error) {
+	if id != "" {
+		return s.Job(ctx, "", id)
+	}
+	all, err := s.Jobs(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("session %s has none: %w", s.ID(), sandbox.ErrUnknownJob)
+	}
+	last := slices.MaxFunc(all, func(x, y sandbox.JobInfo) int { return x.Started.Compare(y.Started) })
+	return s.Job(ctx, "", last.ID)
+}
+
+func (a *jobCommands) jobListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the jobs of a session",
+		Example: "  sandboxbash job ls\n  sandboxbash job ls --session 0199 --json | jq -r '.[].id'",
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, "session.id", "json")
+	cmd.RunE = a.aboutJobs(func(ctx context.Context, s *sandbox.Session, _ []string) error {
+		all, err := s.Jobs(ctx, "")
+		if err != nil {
+			return err
+		}
+		list := []runcmd.JobJSON{}
+		for _, info := range all {
+			list = append(list, runcmd.NewJobJSON(a.Streams, info))
+		}
+		if a.Cfg.JSON {
+			return stdio.PrintJSON(a.Stdout, list)
+		}
+		return a.Table("ID\tSTATE\tEXIT\tPID\tAGE\tOUTPUT\tSCRIPT", func(w io.Writer) {
+			for _, j := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Exit(), j.PID,
+					stdio.Age(j.Started, time.Now()), units.BytesSize(float64(j.Bytes)), stdio.OneLine(a.Name(stdio.OneLine(j.Label))))
+			}
+		})
+	})
+	return cmd
+}
+
+func (a *jobCommands) jobShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [flags] [ID]", Short: "Describe a job",
+		Example: "  sandboxbash job show bg_1\n  sandboxbash job show --json bg_1",
+		Args:    flags.Args(0, 1, "the id of a job"),
+	}
+	flags.Add(cmd, "session.id", "json")
+	cmd.RunE = a.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+		j, err := jobOf(ctx, s, flags.Arg(args, 0))
+		if err != nil {
+			return err
+		}
+		return a.showJob(j.Info())
+	}))
+	return cmd
+}
+
+func (a *jobCommands) showJob(info sandbox.JobInfo) error {
+	j := runcmd.NewJobJSON(a.Streams, info)
+	if a.Cfg.JSON {
+		return stdio.PrintJSON(a.Stdout, j)
+	}
+	var full []string
+	for _, f := range info.Full {
+		full = append(full, f.String())
+	}
+	return a.Fields([][2]string{
+		{"id", j.ID},
+		{"state", string(j.State)},
+		{"reason", string(j.Reason)},
+		{"exit", j.Exit()},
+		{"pid", fmt.Sprint(j.PID)},
+		{"started", info.Started.Local().Format(time.RFC3339)},
+		{"elapsed", info.Elapsed.Round(time.Millisecond).String()},
+		{"timeout", info.Timeout.String()},
+		{"bytes", fmt.Sprint(j.Bytes)},
+		{"output", j.OutputFile},
+		{"full", strings.Join(full, "; ")},
+		{"artifact", j.Artifact},
+		{"owner", j.Owner},
+		{"session", j.Session},
+		{"script", stdio.OneLine(j.Label)},
+	})
+}
+
+func (a *jobCommands) jobOutputCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "output [flags] [ID]", Short: "Print what a job has written, with its secrets masked",
+		Long: `Print what a job has written so far, standard output and standard error interleaved,
+with secrets masked. With --follow, keep printing until the job has ended.`,
+		Example: "  sandboxbash job output bg_1\n  sandboxbash job output -f bg_1\n  sandboxbash job output --session 0199 bg_2 >test.log",
+		Args:    flags.Args(0, 1, "the id of a job"),
+	}
+	flags.Add(cmd, "session.id", "job.follow", "artifacts.mode", "quiet")
+	cmd.RunE = a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+		j, err := jobOf(ctx, s, flags.Arg(args, 0))
+		if err != nil {
+			return err
+		}
+		run, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		out := a.NewLive(run, a.Stdout, func() { end(exit.ErrBrokenPipe) })
+		defer out.Close()
+		opts := a.OutputOptions()
+		opts.LiveStdout, opts.Release = out, run.Done()
+		kept, err := j.Output(run, sandbox.JobOutput{Follow: a.Cfg.Job.Follow}, opts)
+		lost, writeErr := out.Flush(ctx)
+		if errors.Is(context.Cause(run), exit.ErrBrokenPipe) || stdio.IsBrokenPipe(writeErr) {
+			return exit.StatusError(exit.BrokenPipe)
+		}
+		if err != nil {
+			return err
+		}
+		return a.Undelivered(ctx, lost, cmp.Or(kept.Stdout.Live, writeErr), nil)
+	})
+	return cmd
+}
+
+func (a *jobCommands) jobWaitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "wait [flags] [ID]", Short: "Wait for a job to end, and exit as its command did",
+		Long: `Wait for a job to end, and exit with the status that run would have had. The job's
+output is kept as run keeps it.`,
+		Example: "  sandboxbash job wait bg_1\n  sandboxbash job wait --json bg_1 | jq .exitCode",
+		Args:    flags.Args(0, 1, "the id of a job"),
+	}
+	flags.Add(cmd, "session.id", "artifacts.mode", "json", "quiet")
+	cmd.RunE = a.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+		j, err := jobOf(ctx, s, flags.Arg(args, 0))
+		if err != nil {
+			return err
+		}
+		out, err := a.waitFor(ctx, j)
+		if err != nil {
+			return err
+		}
+		info, err := j.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if err := j.Acknowledge(ctx); err != nil {
+			a.Note("it is not recorded that this job was waited for: " + err.Error())
+		}
+		return a.sayJob(info, out)
+	}))
+	return cmd
+}
+
+// waitFor waits for the end of a job, and keeps its output as run would.
+func (a *jobCommands) waitFor(ctx context.Context, j *sandbox.Job) (sink.Output, error) {
+	if a.Cfg.Artifacts.Mode == "never" && !a.Cfg.JSON {
+		_, err := j.Wait(ctx)
+		return sink.Output{}, err
+	}
+	out, err := j.Output(ctx, sandbox.JobOutput{Follow: true}, a.OutputOptions())
+	if err == nil {
+		_, err = j.Wait(ctx)
+	}
+	return out, err
+}
+
+// sayJob reports how a job has ended, and returns what to exit with.
+func (a *jobCommands) sayJob(info sandbox.JobInfo, out sink.Output) error {
+	status := exit.Engine
+	if info.Status != nil {
+		status = exit.OfCommand(*info.Status)
+	}
+	if a.Cfg.JSON {
+		j := runcmd.NewJobJSON(a.Streams, info)
+		text := out.Stdout.Text()
+		j.Output, j.Truncation = &text, out.Stdout.Truncation
+		if err := stdio.PrintJSON(a.Stdout, j); err != nil {
+			return err
+		}
+		return exit.With(status)
+	}
+	var text string
+	switch info.Reason {
+	case sandbox.JobLost:
+		return fmt.Errorf("session %s: job %s: %w", info.Session, info.ID, &exec.Error{
+			Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: errors.New("its container was reset, or its runner was killed"),
+		})
+	case sandbox.JobMissing:
+		return fmt.Errorf("session %s: job %s: %w", info.Session, info.ID, &exec.Error{
+			Outcome: exec.Unknown, Cause: exec.CauseProtocol, Err: errors.New("its record is not from this session's runners: a command has tampered with it"),
+		})
+	default:
+		text = exit.Ending(sandbox.Result{Status: *info.Status}, exit.Limits{Timeout: info.Timeout, Output: a.Cfg.Output.Limit})
+	}
+	if text != "" && !a.Cfg.Quiet {
+		fmt.Fprintf(a.Stderr, "sandboxbash: job %s %s\n", info.ID, text)
+	}
+	return exit.With(status)
+}
+
+func (a *jobCommands) jobKillCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "kill [flags] ID...", Short: "Kill jobs and everything they have started",
+		Example: "  sandboxbash job kill bg_1\n  sandboxbash job kill --session 0199 bg_1 bg_2",
+		Args:    flags.Args(1, -1, "ids of jobs"),
+	}
+	flags.Add(cmd, "session.id", "quiet")
+	cmd.RunE = a.eachJob(func(ctx context.Context, j *sandbox.Job) error {
+		_, err := j.Kill(ctx)
+		return err
+	})
+	return cmd
+}
+
+func (a *jobCommands) jobRemoveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rm [flags] ID...", Short: "Remove jobs that have ended, with their output",
+		Example: "  sandboxbash job rm bg_1\n  sandboxbash job rm --session 0199 bg_1 bg_2",
+		Args:    flags.Args(1, -1, "ids of jobs"),
+	}
+	flags.Add(cmd, "session.id", "quiet")
+	cmd.RunE = a.eachJob(func(ctx context.Context, j *sandbox.Job) error { return j.Remove(ctx) })
+	return cmd
+}
+
+// eachJob does the same to several jobs, and prints the ids of those it was done
+// to.
+func (a *jobCommands) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
+	return a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+		return a.Each(args, func(id string) (string, error) {
+			j, err := s.Job(ctx, "", id)
+			if err == nil {
+				err = do(ctx, j)
+			}
+			return id, err
+		})
+	})
+}
+
+// completeJobs offers the ids of a session's jobs.
+func (a *jobCommands) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return a.Completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
+		id, err := a.jobSession(ctx, sessions)
+		if err != nil {
+			return nil
+		}
+		s, err := a.Open(ctx, sessions, id)
+		if err != nil {
+			return nil
+		}
+		all, err := s.Jobs(ctx, "")
+		if err != nil {
+			return nil
+		}
+		for _, info := range all {
+			ids = append(ids, fmt.Sprintf("%s\t%s: %s", info.ID, info.State, stdio.OneLine(a.Name(stdio.OneLine(info.Label)))))
+		}
+		return ids
+	})
+}

@@ -1,0 +1,400 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/tool"
+)
+
+// What the configuration offers is what there is.
+func TestPolicyChoices(t *testing.T) {
+	t.Parallel()
+	var contracts []string
+	for _, name := range []tool.Name{tool.Agent, tool.Plain, tool.Modes} {
+		contracts = append(contracts, string(name))
+	}
+	for key, want := range map[string][]string{
+		"policy.checks": policy.CheckNames(), "policy.sets": policy.SetNames(), "policy.contract": contracts,
+		"policy.mode":  {string(policy.Standard), string(policy.Guarded)},
+		"policy.match": {string(policy.MatchWhole), string(policy.MatchSegments)},
+	} {
+		if s, ok := config.Lookup(key); !ok || !slices.Equal(s.Choices, want) {
+			t.Errorf("setting %s offers %q; want %q", key, s.Choices, want)
+		}
+	}
+}
+
+// rows answers lines of input.
+func rows(t *testing.T, input string, args ...string) (status int, answers []string, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	args = append([]string{"policy", "check", "--jsonl"}, args...)
+	status = newProgram("", nil, strings.NewReader(input), &out, &errs).execute(t.Context(), args)
+	return status, strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), errs.String()
+}
+
+// What --jsonl answers, to the byte: programs read it.
+func TestPolicyRows(t *testing.T) {
+	t.Parallel()
+	const allow = `{"verdict":"allow","blocked":false,"rule":null,"suggestedTool":null,"message":null}`
+	const read = `{"verdict":"deny","blocked":true,"rule":"read","suggestedTool":"read","message":"Blocked: Use the ` + "`read`" +
+		` tool instead of cat/head/tail. It provides better context and handles binary files.\n\nOriginal command: %s"}`
+	const rm = `{"verdict":"deny","blocked":true,"rule":"rm","suggestedTool":null,"message":"permission denied: this rm command could delete critical data (.git, home directory, or root). Specify the full path explicitly (no wildcards, ~, or $HOME)"}`
+	const opaque = `{"verdict":"opaque","blocked":false,"rule":"opaque/command-name","suggestedTool":null,"message":null}`
+	for _, test := range []struct{ name, row, want string }{
+		{"nothing", `{"command":""}`, allow},
+		{"check", `{"command":"rm -rf /"}`, rm},
+		{"opaque", `{"command":"$x"}`, opaque},
+		{"null is nothing", `{"command":"cat f","layer":"","toolNames":null,"rules":null,"sets":null}`, allow},
+		{"interceptor", `{"command":"cat f","layer":"interceptor"}`, fmt.Sprintf(read, "cat f")},
+		{"its tools", `{"command":"cat f","layer":"interceptor","toolNames":["write","read"]}`, fmt.Sprintf(read, "cat f")},
+		{"without the tool", `{"command":"cat f","layer":"interceptor","toolNames":["write"]}`, allow},
+		{"no tools", `{"command":"cat f","layer":"interceptor","toolNames":[]}`, allow},
+		{"no rules", `{"command":"cat f","layer":"interceptor","rules":[]}`, allow},
+		{"default rules", `{"command":"cat f","layer":"interceptor","rules":"default"}`, fmt.Sprintf(read, "cat f")},
+		{"behind a directory", `{"command":"cd d && cat f","layer":"interceptor"}`, fmt.Sprintf(read, "cd d && cat f")},
+		{"not the others", `{"command":"rm -rf /; $x","layer":"interceptor"}`, allow},
+		{"an invalid rule", `{"command":"ls","layer":"interceptor","rules":[{"pattern":"(","tool":"t","message":"m"}]}`, allow},
+		{
+			"a rule", `{"command":"LS","layer":"interceptor","rules":[{"id":"x","pattern":"^ls","flags":"i","tool":"t","message":"<m>"}]}`,
+			`{"verdict":"deny","blocked":true,"rule":"x","suggestedTool":"t","message":"Blocked: <m>\n\nOriginal command: LS"}`,
+		},
+		{"safety", `{"command":"cat f; rm -rf /","layer":"safety","rules":"default","toolNames":["read"]}`, rm},
+		{"rules with the checks", `{"command":"cat f","rules":"default","toolNames":["read"]}`, fmt.Sprintf(read, "cat f")},
+		{"id", `{"id":{"n":1},"command":"$x"}`, `{"id":{"n":1},` + opaque[1:]},
+	} {
+		status, answers, errs := rows(t, test.row)
+		if status != 0 || len(answers) != 1 || answers[0] != test.want || (errs != "") != (test.name == "an invalid rule") {
+			t.Errorf("%s: %s = %d, %q, %q; want %q", test.name, test.row, status, answers, errs, test.want)
+		}
+	}
+}
+
+// A row that cannot be checked keeps its place.
+func TestMalformedRows(t *testing.T) {
+	t.Parallel()
+	bad := []string{
+		`{`, `[]`, `"x"`, `{"command":1}`, `{"command":null}`, `{"command":"a"} {}`, `{"command":"a","layer":"x"}`, `{"command":"a","tool":[]}`,
+		`{"command":"a","rules":"all"}`, `{"command":"a","rules":[{"regex":"x"}]}`, `{"command":"a","sets":["x"]}`, `{"command":"a","sets":"x"}`,
+		"\x00", "not JSON",
+	}
+	status, answers, errs := rows(t, `{"command":"a"}`+"\r\n\n"+strings.Join(bad, "\n")+"\n"+`{"command":"$b"}`)
+	if status != exit.Usage || len(answers) != len(bad)+2 || errs != "" {
+		t.Fatalf("rows() = %d, %d answers, %q; want %d, %d", status, len(answers), errs, exit.Usage, len(bad)+2)
+	}
+	if !strings.Contains(answers[0], `"allow"`) || !strings.Contains(answers[len(answers)-1], `"opaque"`) {
+		t.Errorf("the good rows are answered with %s and %s", answers[0], answers[len(answers)-1])
+	}
+	for i, row := range bad {
+		var a struct {
+			Verdict *string
+			Blocked bool
+			Rule    *string
+			Error   string
+		}
+		if err := json.Unmarshal([]byte(answers[i+1]), &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Verdict != nil || !a.Blocked || a.Rule != nil || !strings.HasPrefix(a.Error, fmt.Sprintf("line %d: ", i+3)) {
+			t.Errorf("%s is answered with %s; want an error of line %d", row, answers[i+1], i+3)
+		}
+	}
+}
+
+// The contract decides what is on where a row says nothing.
+func TestPolicyContracts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args    []string
+		command string
+		verdict policy.Verdict
+	}{
+		{nil, "rm -rf /", policy.Deny},
+		{[]string{"--contract", "modes"}, "rm -rf /", policy.Deny},
+		{[]string{"--contract", "agent"}, "rm -rf /", policy.Allow},
+		{[]string{"--contract", "agent"}, "cat f", policy.Allow},
+		{[]string{"--contract", "plain"}, "rm -rf /", policy.Allow},
+		{[]string{"--contract", "plain", "--check", "rm"}, "rm -rf /", policy.Deny},
+		{[]string{"--check", "add"}, "rm -rf /", policy.Allow},
+		{nil, "git reset --hard", policy.Allow},
+		{[]string{"--set", "git-destructive"}, "git reset --hard", policy.Deny},
+	} {
+		_, answers, _ := rows(t, fmt.Sprintf(`{"command":%q}`, test.command), test.args...)
+		if want := fmt.Sprintf(`{"verdict":%q,`, test.verdict); !strings.HasPrefix(answers[0], want) {
+			t.Errorf("%q under %q = %s; want %s", test.command, test.args, answers[0], test.verdict)
+		}
+	}
+}
+
+// A line longer than any may be is an error in its place, and is not kept.
+func TestLongRows(t *testing.T) {
+	t.Parallel()
+	long := io.MultiReader(strings.NewReader(`{"command":"`), io.LimitReader(filler{}, stdio.MaxRow), strings.NewReader("\"}\n"+`{"command":"a"}`))
+	var out, errs bytes.Buffer
+	status := newProgram("", nil, long, &out, &errs).execute(t.Context(), []string{"policy", "check", "--jsonl"})
+	got := out.String()
+	if status != exit.Usage || strings.Count(got, "\n") != 2 || !strings.Contains(got, "line 1: it is longer than 67108864 bytes") || !strings.Contains(got, `"allow"`) {
+		t.Errorf("check --jsonl = %d, %.300q, %q; want an error and an answer", status, got, errs.String())
+	}
+}
+
+// filler reads as x without end.
+type filler struct{}
+
+func (filler) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// A check that waits for a person to type ends with its context.
+func TestRowsInterrupted(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	defer func() { _ = w.Close() }()
+	var out, errs bytes.Buffer
+	if status := newProgram("", nil, r, &out, &errs).execute(interrupted(t), []string{"policy", "check", "--jsonl"}); status != exit.Cancelled {
+		t.Errorf("check --jsonl = %d, %q; want %d", status, errs.String(), exit.Cancelled)
+	}
+}
+
+func TestPolicyCheck(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("ls\ngit push -f\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		args   []string
+		status int
+		out    string // a part
+	}{
+		{"allow", []string{"ls"}, 0, "allow\n"},
+		{"deny", []string{"ls; rm -rf /"}, exit.Denied, "deny  rm  at line 1, column 5  "},
+		{"message", []string{"rm -rf /"}, exit.Denied, "\n  permission denied: this rm command could delete"},
+		{"file", []string{"--file", script}, exit.Denied, "at line 2, column 1"},
+		{"opaque", []string{"$x"}, 0, "; it would run, and the result would say so\n"},
+		{"guarded", []string{"--policy-mode", "guarded", "$x"}, exit.Denied, "opaque  opaque/command-name  at line 1, column 1"},
+		{"JSON", []string{"--json", "ls; git push -f"}, exit.Denied, `"layer":"safety","position":{"offset":4,"line":1,"column":5},"reason":"`},
+		{"JSON of what is allowed", []string{"--json", "ls"}, 0, `{"verdict":"allow","blocked":false,"rule":null,"suggestedTool":null,"message":null}` + "\n"},
+		{"an escape sequence", []string{"rm -rf / $'\\e[31m'\x1b[31m"}, exit.Denied, "deny  rm"},
+	} {
+		status, out, errs := call(t, nil, append([]string{"policy", "check"}, test.args...)...)
+		if status != test.status || !strings.Contains(out, test.out) || errs != "" || strings.Contains(out, "\x1b") {
+			t.Errorf("%s: policy check %q = %d, %q, %q; want %d, %q", test.name, test.args, status, out, errs, test.status, test.out)
+		}
+	}
+}
+
+func TestPolicyExplain(t *testing.T) {
+	t.Parallel()
+	status, out, errs := call(t, nil, "policy", "explain", "ls 'a b' $x\nsudo sh -c 'git push -f'")
+	lines := strings.Split(out, "\n")
+	if status != 0 || errs != "" || !strings.HasPrefix(lines[0], "deny  push  at line 2, column ") {
+		t.Errorf("policy explain = %d, %q, %q; want it to begin with the decision", status, out, errs)
+	}
+	for _, want := range []string{"1:1 ", " ls 'a b' ‹$x›", " sudo sh -c 'git push -f'", "] git push -f", "A word in ‹› is made when the script runs"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("policy explain prints %q; want %q in it", out, want)
+		}
+	}
+	if _, out, _ := call(t, nil, "policy", "explain", ""); out != "allow\n" {
+		t.Errorf("policy explain of nothing = %q", out)
+	}
+	_, out, _ = call(t, nil, "policy", "explain", "--json", "git push -f")
+	var e struct {
+		Decision struct{ Verdict, Rule string }
+		Commands []policy.Node
+	}
+	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Decision.Verdict != "deny" || e.Decision.Rule != "push" || len(e.Commands) != 1 {
+		t.Errorf("policy explain --json = %s, %v", out, err)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"": "''", "a": "a", "a b": "'a b'", "it's": `'it'\''s'`, "-x=/y": "-x=/y", "a\nb": "'a\nb'", "*": "'*'", "é": "é", "$x": "'$x'",
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("shellWord(%q) = %s; want %s", word, got, want)
+		}
+	}
+}
+
+// rulesFile is a configuration with one rule of each kind.
+func rulesFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := `policy:
+  tools: [commit]
+  rules:
+    - {id: commit, pattern: '^git commit', tool: commit, message: Use it.}
+    - {pattern: '^ls(', tool: commit, message: never}
+    - {pattern: '^cat', tool: read, message: Use it.}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestPolicyRules(t *testing.T) {
+	t.Parallel()
+	list := func(args ...string) map[string]ruleJSON {
+		t.Helper()
+		status, out, errs := call(t, nil, append(args, "policy", "rules", "--json")...)
+		var rules []ruleJSON
+		if err := json.Unmarshal([]byte(out), &rules); status != 0 || err != nil {
+			t.Fatalf("policy rules --json = %d, %q, %q: %v", status, out, errs, err)
+		}
+		byID := map[string]ruleJSON{}
+		for _, r := range rules {
+			byID[r.Rule] = r
+		}
+		return byID
+	}
+	plain := list()
+	if len(plain) != len(policy.DefaultRules())+len(policy.RuleInfos())+len(policy.OpaqueInfos()) {
+		t.Errorf("policy rules lists %d rules, or two have one name", len(plain))
+	}
+	for _, r := range policy.RuleInfos() {
+		if got := plain[r.ID]; got.On != (r.Set == "") || got.Message == "" || got.Text == "" {
+			t.Errorf("rule %s is listed as %+v; want it on only if it is a check", r.ID, got)
+		}
+	}
+	if got := plain["read"]; got.On || got.Why != "policy.interceptor is off" || got.Tool != "read" {
+		t.Errorf("rule read is listed as %+v; want it off", got)
+	}
+	own := list("--config", rulesFile(t))
+	for rule, why := range map[string]string{"commit": "", "rule-2": "invalid", "rule-3": "no tool read"} {
+		if got := own[rule]; got.On != (why == "") || got.Why != why {
+			t.Errorf("rule %s is listed as %+v; want it on, or off for %q", rule, got, why)
+		}
+	}
+	if _, listed := own["read"]; listed {
+		t.Error("the default rules are listed with others")
+	}
+	_, out, _ := call(t, nil, "policy", "rules")
+	if !strings.Contains(out, "\nsafety       rm ") && !strings.Contains(out, "\nsafety ") {
+		t.Errorf("policy rules prints %q", out)
+	}
+}
+
+func TestPolicyTest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, test := range []struct {
+		name, file, text string
+		status           int
+		want             string // a part of what is printed
+	}{
+		{"as wanted", "a.yaml", "- {command: ls, want: allow}\n- {command: git push -f, want: deny, rule: push}\n", 0, "all 2 cases are as wanted\n"},
+		{"lines", "a.jsonl", `{"command":"ls","want":"allow"}` + "\n\n" + `{"command":"$x","want":"opaque"}` + "\n", 0, "all 2 cases are as wanted\n"},
+		{
+			"a diff", "b.yaml", "# mine\n- {command: ls, want: allow}\n- command: git push -f\n  want: allow\n", exit.Findings,
+			"b.yaml:3: git push -f\n  - verdict: allow\n  + verdict: deny\n  + rule: push\n1 of 2 cases failed\n",
+		},
+		{"a rule", "c.jsonl", `{"command":"git push -f","want":"deny","rule":"add"}`, exit.Findings, "  - rule: add\n  + rule: push\n"},
+		{
+			"a tool", "d.yaml", "- {command: cat f, layer: interceptor, want: deny, tool: write, rules: [{pattern: c, tool: t, message: m}]}\n", exit.Findings,
+			"  + rule: rule-1\n  - tool: write\n  + tool: t\n",
+		},
+		{"no command", "e.yaml", "- {want: allow}\n", exit.Usage, "line 1: there is no command"},
+		{"another verdict", "f.jsonl", `{"command":"ls","want":"blocked"}`, exit.Usage, `want is "blocked"`},
+		{"unknown field", "g.yaml", "- {command: ls, want: allow, why: not}\n", exit.Usage, "why"},
+		{"unknown field of a rule", "h.yaml", "- {command: ls, want: allow, rules: [{regex: x}]}\n", exit.Usage, "rules is neither"},
+		{"unknown layer", "i.yaml", "- {command: ls, want: allow, layer: x}\n", exit.Usage, `layer "x" is unknown`},
+		{"no list", "j.yaml", "command: ls\n", exit.Usage, "it is not a list of cases"},
+		{"empty", "k.yaml", "", exit.Usage, "it has no cases"},
+		{"not there", "", "", exit.Usage, "no such file"},
+	} {
+		file := filepath.Join(dir, "missing")
+		if test.file != "" {
+			file = filepath.Join(dir, test.file)
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		status, out, errs := call(t, nil, "policy", "test", file)
+		if status != test.status || !strings.Contains(out+errs, test.want) {
+			t.Errorf("%s: policy test = %d, %q, %q; want %d, %q", test.name, status, out, errs, test.status, test.want)
+		}
+	}
+}
+
+// run refuses before it looks for an engine, and says how not to be refused.
+func TestRunDenied(t *testing.T) {
+	t.Parallel()
+	environ := append(noEngine(t), "SANDBOXBASH_POLICY_CHECKS=push")
+	for _, args := range [][]string{{"run", "ls; git push -f"}, {"session", "exec", "0199", "ls; git push -f"}} {
+		status, out, errs := call(t, environ, args...)
+		want := "sandboxbash: denied by the policy (push): permission denied: git push --force is not allowed. Use --force-with-lease for safer force pushes, or push without force\n" +
+			"  at line 1, column 5; see what it sees with `sandboxbash policy explain`\n"
+		if status != exit.Denied || out != "" || errs != want {
+			t.Errorf("%q = %d, %q, %q; want %d, %q", args, status, out, errs, exit.Denied, want)
+		}
+	}
+	_, out, _ := call(t, environ, "run", "--json", "git push -f")
+	var j struct {
+		Policy struct {
+			Verdict      policy.Verdict
+			Rule, Reason string
+		}
+		Error core.ErrorJSON
+	}
+	if err := json.Unmarshal([]byte(out), &j); err != nil || j.Policy.Verdict != policy.Deny || j.Policy.Rule != "push" || j.Policy.Reason == "" || j.Error.Cause != "denied" {
+		t.Errorf("run --json = %s, %v; want a denial by push", out, err)
+	}
+	// What is allowed goes on to the engine, that is not there.
+	if status, _, errs := call(t, environ, "run", "git push"); status != exit.Engine {
+		t.Errorf("run of what is allowed = %d, %q; want %d", status, errs, exit.Engine)
+	}
+	// The interceptor names its tool.
+	status, _, errs := call(t, noEngine(t), "--config", rulesFile(t), "run", "git commit")
+	if status != exit.Denied || !strings.Contains(errs, "use the tool commit instead") || !strings.Contains(errs, "Original command: git commit") ||
+		strings.Count(errs, "rule-2 is left out") != 1 {
+		t.Errorf("run of what a rule matches = %d, %q", status, errs)
+	}
+	// A rule that cannot be compiled stops it in strict mode.
+	status, _, errs = call(t, append(noEngine(t), "SANDBOXBASH_POLICY_STRICT=true"), "--config", rulesFile(t), "run", "true")
+	if status != exit.Usage || !strings.Contains(errs, "interceptor rule rule-2: its pattern is invalid") {
+		t.Errorf("run with a bad rule and policy.strict = %d, %q; want %d", status, errs, exit.Usage)
+	}
+}
+
+// doctor tells of rules that are left out, and of an interceptor without tools.
+func TestPolicyFindings(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		environ []string
+		args    []string
+		want    string
+	}{
+		{"nothing", nil, nil, "ok    policy: run has 0 safety checks, 0 further sets and 0 rules of the interceptor; what cannot be known is run"},
+		{"a bad rule", nil, []string{"--config", rulesFile(t)}, "warn  policy: interceptor rule rule-2 is left out: its pattern is invalid"},
+		{"strict", []string{"SANDBOXBASH_POLICY_STRICT=true"}, []string{"--config", rulesFile(t)}, "fail  policy: policy: interceptor rule rule-2"},
+		{"no tools", []string{"SANDBOXBASH_POLICY_INTERCEPTOR=true"}, nil, "warn  policy: the interceptor is on, but none of its rules applies: policy.tools names none of read, search, find, edit, write"},
+	} {
+		_, out, errs := call(t, append(noEngine(t), test.environ...), append(test.args, "doctor")...)
+		if !strings.Contains(out, test.want) {
+			t.Errorf("%s: doctor prints %q, %q; want %q", test.name, out, errs, test.want)
+		}
+	}
+}

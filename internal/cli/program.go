@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+)
+
+// program is one call of the whole program.
+type program struct{ *core.App }
+
+func newProgram(version string, environ []string, stdin io.Reader, stdout, stderr io.Writer) *program {
+	return &program{core.New(version, environ, stdin, stdout, stderr)}
+}
+
+// execute runs a command line and returns the exit status.
+func (a *program) execute(ctx context.Context, args []string) int {
+	a.Begin(ctx, args)
+	root := a.root()
+	a.helpAsIs(root)
+	root.SetArgs(args)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	fitBuiltins(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		flags.AllowRepeats(root)
+	}
+	cmd, err := root.ExecuteContextC(ctx)
+	err = a.misuseJSON(cmd, args, err)
+	defer func() { a.Unguard(a.Quiet()) }()
+	a.Close()
+	a.Unmasked()
+	if unsaid := a.EndMasked(); err == nil {
+		err = unsaid
+	}
+	if err == nil {
+		return 0
+	}
+	if status, ok := errors.AsType[exit.StatusError](err); ok {
+		return int(status)
+	}
+	// An engine's connection can break too: only files are streams of ours.
+	if _, file := errors.AsType[*fs.PathError](err); file && stdio.IsBrokenPipe(err) {
+		return exit.BrokenPipe
+	}
+	v := exit.Judge(err)
+	if ctx.Err() != nil && v.Outcome == exec.NotStarted {
+		err = context.Cause(ctx)
+		v = exit.Judge(err)
+	}
+	exit.Report(a.Stderr, a.Clean(exit.Words(err)), a.Clean(v.Todo))
+	_ = a.EndMasked()
+	return v.Status
+}
+
+// objectCommands print one object with --json. The value is whether it is a result.
+var objectCommands = map[string]bool{
+	"run": true, "session exec": true, "pty start": true,
+	"session start": false, "session show": false, "job show": false, "job wait": false, "version": false,
+	"image host": false, "image pull": false, "image build": false,
+}
+
+// misuseJSON prints an error of a command's words, which was found before the command
+// was called, as the object that --json promises.
+func (a *program) misuseJSON(cmd *cobra.Command, args []string, err error) error {
+	if _, said := errors.AsType[exit.StatusError](err); err == nil || said || cmd == nil {
+		return err
+	}
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	result, object := objectCommands[path]
+	asked := a.Cfg != nil && a.Cfg.JSON
+	if words := slices.Index(args, "--"); a.Cfg == nil {
+		if words < 0 {
+			words = len(args)
+		}
+		asked = slices.Contains(args[:words], "--json") || slices.Contains(args[:words], "--json=true") || a.Getenv(config.EnvPrefix+"JSON") == "true"
+	}
+	switch {
+	case !object || !asked:
+		return err
+	case result:
+		return runcmd.New(a.App).Finish(cmd.Context(), sandbox.Result{}, err)
+	}
+	return a.PrintError(err)
+}

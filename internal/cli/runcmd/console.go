@@ -1,0 +1,47 @@
+package runcmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+)
+
+// Attach opens this terminal in a session; "" is the only one there is.
+func (a *Runner) Attach(ctx context.Context, id string, words []string, timeout time.Duration) error {
+	own, ok := a.console()
+	if !ok {
+		return exit.Misuse("run a script in the session with `sandboxbash session exec`", "standard input and output are not a terminal to attach")
+	}
+	command := sandbox.Command{
+		Script: ShellScripts[a.Cfg.Shell], Shell: a.Cfg.Shell, Env: a.CommandEnv(), Dir: a.Cfg.Run.Dir,
+		Timeout: timeout, Output: a.OutputOptions(),
+	}
+	if len(words) > 0 {
+		command.Script, command.Args = words[0], words[1:]
+		if err := checkWords(command.Script, command.Args, false); err != nil {
+			return err
+		}
+	}
+	if err := a.Secrets(); err != nil {
+		return err
+	}
+	if err := a.Admit(command); err != nil {
+		return err
+	}
+	if id == "" {
+		var err error
+		if id, err = a.OnlySession(ctx); err != nil {
+			return err
+		}
+	}
+	session, release, err := a.sessionFor(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.runOnConsole(ctx, session, release, command, own)
+}
+
+// ShellScripts start the shell that a person types into.
+var ShellScripts = map[string]string{"bash": "exec bash -i", "sh": "exec sh -i"}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/internal/serve"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/tool"
+)
+
+// serveCommands are the servers.
+type serveCommands struct{ *core.App }
+
+// serveFlags are those of both servers.
+var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "env.unsafe", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
+
+func (a *serveCommands) serveCommand() *cobra.Command {
+	c := flags.Family("serve", "Serve the bash tool to programs that run agents",
+		`  sandboxbash serve mcp --workspace copy:.
+  sandboxbash serve mcp --http 127.0.0.1:8808
+  sandboxbash serve rpc --contract agent`,
+		a.serveRPCCommand(), a.serveMCPCommand())
+	c.Long = `Serve the bash tool under a contract, --contract: agent (default), plain or modes. A
+client's first call starts a session, as the flags say; the session is removed when the
+client disconnects. A changed workspace is kept for a while (keep.for), and standard
+error says how to get it. The settings agent.* say what agents may do: see ` + "`sandboxbash help config`."
+	c.GroupID = flags.GroupRun
+	return c
+}
+
+func (a *serveCommands) serveRPCCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rpc [flags]", Short: "Speak JSON-RPC 2.0 on standard input and output, one object per line",
+		Long: `Speak JSON-RPC 2.0 on standard input and output, one object per line, until the input
+ends: tools, sessions, files, jobs, terminals, artifacts and the policy. The methods are
+described in docs/rpc.md.`,
+		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}' | sandboxbash serve rpc`,
+		Args:    flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, serveFlags...)
+	flags.Add(cmd, flags.Session...)
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
+		o, host, err := a.server(ctx)
+		if err != nil {
+			return err
+		}
+		err = serve.RPC(ctx, o, a.Stdin, a.Lines(stdio.Raw(a.Stdout)))
+		return errors.Join(err, host.close())
+	})
+	return cmd
+}
+
+func (a *serveCommands) serveMCPCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "mcp [flags]", Short: "Speak the Model Context Protocol on standard input and output, or over HTTP",
+		Long: `Speak the Model Context Protocol on standard input and output until the input ends,
+or over HTTP with --http, at ` + serve.HTTPPath + `. Each client has a session of its own.
+
+Every HTTP request must carry a token, as "Authorization: Bearer TOKEN". The token is
+read from --token-file, or generated and printed on standard error. Requests for another
+host name, or from a web page of another site, are refused. An address that other
+machines can reach requires --tls-cert, --tls-key and --host.`,
+		Example: `  sandboxbash serve mcp --workspace copy:.
+  sandboxbash serve mcp --http 127.0.0.1:8808 --token-file ~/.config/sandboxbash/token
+  sandboxbash serve mcp --http 0.0.0.0:8808 --host agents.example --tls-cert cert.pem --tls-key key.pem`,
+		Args: flags.Args(0, 0, "no arguments"),
+	}
+	flags.Add(cmd, serveFlags...)
+	flags.Add(cmd, flags.Session...)
+	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
+	return cmd
+}
+
+func (a *serveCommands) serveMCP(ctx context.Context) error {
+	var listener net.Listener
+	var h serve.HTTPOptions
+	if a.Cfg.Serve.HTTP != "" { // what is wrong with it is told before anything is done
+		var err error
+		if listener, h, err = a.listen(ctx); err != nil {
+			return err
+		}
+	}
+	o, host, err := a.server(ctx)
+	if err == nil {
+		var m *serve.MCP
+		if m, err = serve.NewMCP(o); err == nil {
+			if listener != nil {
+				err = m.HTTP(ctx, listener, h)
+			} else {
+				err = m.Serve(ctx, a.Stdin, a.Lines(stdio.Raw(a.Stdout)))
+				m.Close()
+			}
+		}
+		return errors.Join(err, host.close())
+	}
+	if listener != nil {
+		err = errors.Join(err, listener.Close())
+	}
+	return err
+}
+
+// listen opens the address of the HTTP server.
+func (a *serveCommands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions, error) {
+	c := a.Cfg.Serve
+	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.Cfg.Session.Idle}
+	if c.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, h, exit.Misuse("give the files that hold them, in PEM", "certificate and key: %v", err)
+		}
+		h.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	}
+	if err := serve.CheckBind(c.HTTP, h); err != nil {
+		return nil, h, exit.Misuse("", "%v", err)
+	}
+	var err error
+	if h.Token, err = a.token(); err != nil {
+		return nil, h, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.HTTP)
+	if err != nil {
+		return nil, h, exit.Misuse("give another address, as in 127.0.0.1:8808", "--http: %v", err)
+	}
+	scheme := map[bool]string{true: "https", false: "http"}[h.TLS != nil]
+	fmt.Fprintf(a.Stderr, "sandboxbash: serving MCP at %s://%s%s\n", scheme, l.Addr(), serve.HTTPPath)
+	if c.TokenFile == "" {
+		fmt.Fprintf(a.Stderr, "sandboxbash: requests need the header `Authorization: Bearer %s`\n", h.Token)
+	}
+	return l, h, nil
+}
+
+// tokenBytes is the length of a token that is made here.
+const tokenBytes = 32
+
+// token reads the token, or makes one.
+func (a *serveCommands) token() (string, error) {
+	path := a.Cfg.Serve.TokenFile
+	if path == "" {
+		b := make([]byte, tokenBytes)
+		_, _ = rand.Read(b) // it never fails
+		return base64.RawURLEncoding.EncodeToString(b), nil
+	}
+	const todo = "write a random one into it, as with `(umask 077; openssl rand -hex 32 >FILE)`"
+	f, err := os.Open(path)
+	if err != nil {
+		return "", exit.Misuse(todo, "token: %v", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return "", exit.Misuse(todo, "token: %v", err)
+	case !info.Mode().IsRegular():
+		return "", exit.Misuse(todo, "token: %s is not a regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return "", exit.Misuse("take that from them with `chmod 600`", "token: others than its owner can read or write %s (mode %04o)", path, info.Mode().Perm())
+	}
+	const longest = 4 << 10 // bytes
+	b, err := io.ReadAll(io.LimitReader(f, longest+1))
+	token := strings.TrimSpace(string(b))
+	switch {
+	case err != nil:
+		return "", exit.Misuse(todo, "token: %v", err)
+	case len(b) > longest || len(token) < serve.MinToken || strings.ContainsAny(token, " \t\r\n"):
+		return "", exit.Misuse(todo, "token: %s does not hold one word of at least %d characters", path, serve.MinToken)
+	}
+	return token, nil
+}
+
+// server makes what both servers need. The host's close is the caller's.
+func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, error) {
+	settings := a.agentSettings()
+	spec, err := a.Spec()
+	if err != nil {
+		return serve.Options{}, nil, err
+	}
+	if err := a.Secrets(); err != nil {
+		return serve.Options{}, nil, err
+	}
+	contract := tool.Name(a.Cfg.Agent.Contract)
+	if _, err := a.AgentPolicy(contract, a.Cfg.Agent.ToolNames); err != nil { // also tells what is left out
+		return serve.Options{}, nil, err
+	}
+	if err := a.ServeMetrics(ctx); err != nil {
+		return serve.Options{}, nil, err
+	}
+	host, err := a.newServeHost(settings, spec)
+	if err != nil {
+		return serve.Options{}, nil, err
+	}
+	checked := a.Cfg.Policy
+	checked.Contract = a.Cfg.Agent.Contract // whose checks policy/check has
+	rows := newRowPolicies(checked, a.Note)
+	return serve.Options{
+		Version: a.Build().Version, Contract: contract, Settings: settings, Tools: a.Cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
+		TerminalTool: a.Cfg.Agent.TerminalTool, ClientTerminal: a.Cfg.Agent.ClientTerminal, Host: host,
+		Policy: func(c tool.Name, tools []string) (policy.Checker, error) { return host.policy(c, tools) },
+		Check: func(row json.RawMessage) (any, error) {
+			host.rows.Lock()
+			defer host.rows.Unlock()
+			return rows.answer(stdio.InputLine{Text: row})
+		},
+		Mask: func(message []byte) []byte { return a.Known().ScrubJSON(message, "id") },
+		Note: a.Note, Kept: a.TellKept,
+	}, host, nil
+}
+
+// agentSettings are the settings of contract agent.
+func (a *serveCommands) agentSettings() tool.Settings {
+	c := a.Cfg.Agent
+	s := tool.DefaultSettings()
+	s.Async, s.MaxJobs, s.PollWait = c.Async, c.MaxJobs, tool.PollWait(c.PollWait)
+	s.AutoBackground, s.ThresholdMs = c.AutoBackground, float64(c.AutoBackgroundAfter.Milliseconds())
+	s.StripHeadTail, s.ExtractHeadTail = c.StripHeadTail, c.ExtractHeadTail
+	s.Interceptor, s.Match = c.Interceptor || a.Cfg.Policy.Interceptor, policy.Match(a.Cfg.Policy.Match)
+	if a.Cfg.Policy.Rules != nil {
+		s.Rules = core.InterceptorRules(a.Cfg.Policy)
+	}
+	s.Minimizer.Enabled, s.Minimizer.Only, s.Minimizer.Except = c.Minimizer, c.MinimizerOnly, c.MinimizerExcept
+	s.WindowBytes, s.HeadBytes, s.MaxTimeout = int(c.Window), int(c.Head), c.MaxTimeout.Seconds()
+	return s
+}

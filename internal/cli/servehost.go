@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/sandboxbash/sandboxbash/agent"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/serve"
+	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+	"github.com/sandboxbash/sandboxbash/sink"
+	"github.com/sandboxbash/sandboxbash/tool"
+)
+
+// serveHost starts the sessions of a server. The engine is looked for at the first
+// of them.
+type serveHost struct {
+	app      *core.App
+	settings tool.Settings
+	spec     sandbox.Spec
+	rc       string
+	urls     tool.URLs
+	scratch  string // a directory of this process, for local://
+
+	unscratch func() error // removes it
+
+	rows   sync.Mutex // one question to the policy at a time
+	mu     sync.Mutex
+	engine *sandbox.Engine // guarded by mu; nil until it was found
+	store  *sink.Store     // guarded by mu
+
+	policies map[string]*policy.Policy // guarded by rows
+	warming  sync.WaitGroup
+	end      context.CancelFunc // of what is prepared
+}
+
+// agentOwner is whose the jobs of served sessions are.
+const agentOwner = "agent"
+
+// newServeHost reads what agents are given of this machine.
+func (a *serveCommands) newServeHost(settings tool.Settings, spec sandbox.Spec) (*serveHost, error) {
+	h := &serveHost{app: a.App, settings: settings, spec: spec, policies: map[string]*policy.Policy{}}
+	var err error
+	if h.rc, err = readRC(a.Cfg.Agent.RC); err != nil {
+		return nil, err
+	}
+	if h.urls, err = a.agentURLs(); err != nil {
+		return nil, err
+	}
+	if h.scratch, h.unscratch, err = newScratch(); err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	h.end = end
+	if a.Cfg.Session.Warm > 0 {
+		h.warming.Go(func() { h.warm(ctx) })
+	}
+	return h, nil
+}
+
+// maxRC bounds the file of agent.rc.
+const maxRC = 1 << 20 // bytes
+
+func readRC(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", exit.Misuse("", "agent.rc: %v", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRC+1))
+	if err == nil && len(b) > maxRC {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxRC)
+	}
+	if err != nil {
+		return "", exit.Misuse("", "agent.rc: %v", err)
+	}
+	return string(b), nil
+}
+
+// agentURLs is what internal URLs stand for, but for those of a session.
+func (a *serveCommands) agentURLs() (tool.URLs, error) {
+	var u tool.URLs
+	for _, dir := range a.Cfg.Agent.Skills {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return u, exit.Misuse("", "agent.skills: %v", err)
+		}
+		for _, e := range entries {
+			skill := tool.Skill{Name: e.Name(), Dir: filepath.Join(dir, e.Name())}
+			if _, err := os.Stat(filepath.Join(skill.Dir, "SKILL.md")); err == nil {
+				u.Skills = append(u.Skills, skill)
+			}
+		}
+	}
+	roots := tool.Roots{Memory: a.Cfg.Agent.Memory, Rules: map[string]string{}}
+	for _, path := range a.Cfg.Agent.Rules {
+		roots.Rules[strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))] = path
+	}
+	u.Resolver = roots
+	return u, nil
+}
+
+// warm prepares sessions before a client asks for one.
+func (h *serveHost) warm(ctx context.Context) {
+	engine, _, err := h.sessions(ctx)
+	if err == nil {
+		err = engine.Warm(ctx, h.leased(h.spec, ""))
+	}
+	if err != nil && ctx.Err() == nil {
+		h.app.Note("no sessions were prepared: " + exit.Words(err))
+	}
+}
+
+// sessions returns the owner of sessions, and the store of their artifacts.
+func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.engine != nil {
+		return h.engine, h.store, nil
+	}
+	r, err := h.app.Resolver(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var store *sink.Store
+	if h.app.Cfg.Artifacts.Mode != "never" {
+		if store, err = h.app.Store(); err != nil {
+			return nil, nil, err
+		}
+	}
+	h.store = store
+	h.engine = h.app.Observed(r, sandbox.Options{
+		Secrets: h.app.Known(), Artifacts: store, Grace: h.app.Cfg.Grace,
+		Ahead: h.app.Cfg.Session.Ahead, Warm: h.app.Cfg.Session.Warm, Keep: h.app.KeepLimits(), Pruned: h.app.TellPruned,
+	})
+	return h.engine, h.store, nil
+}
+
+// policy is the policy of a contract, made once for each list of tools.
+func (h *serveHost) policy(contract tool.Name, tools []string) (*policy.Policy, error) {
+	h.rows.Lock()
+	defer h.rows.Unlock()
+	key := fmt.Sprintf("%s %q", contract, tools)
+	if made := h.policies[key]; made != nil {
+		return made, nil
+	}
+	rules, err := h.app.AgentPolicy(contract, tools)
+	if err != nil {
+		return nil, err
+	}
+	if len(h.policies) >= maxPolicies {
+		clear(h.policies)
+	}
+	h.policies[key] = rules
+	return rules, nil
+}
+
+// leased is a spec with its lease: sessions end soon after their server, unless
+// they are to be found again.
+func (h *serveHost) leased(s sandbox.Spec, idle string) sandbox.Spec {
+	s.Lease, s.Keep = sandbox.DefaultLease, h.app.KeepFor()
+	if h.app.Cfg.Session.Ahead == 0 { // nothing is heard of an idle one
+		s.Lease = max(s.Lease, h.app.Cfg.Session.Idle)
+	}
+	if d, err := time.ParseDuration(idle); err == nil && d > 0 {
+		s.Lease = d
+	}
+	return s
+}
+
+// Start implements serve.Host.
+func (h *serveHost) Start(ctx context.Context, r serve.SessionRequest) (*serve.Session, error) {
+	engine, store, err := h.sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := h.policy(r.Contract, r.Tools)
+	if err != nil {
+		return nil, err
+	}
+	box, err := h.box(ctx, engine, r)
+	if err != nil {
+		return nil, err
+	}
+	live, err := agent.Open(box, h.options(box, store, rules, r))
+	if err != nil {
+		if r.Attach == "" {
+			err = errors.Join(err, box.Stop(context.WithoutCancel(ctx)))
+		} else {
+			box.Release()
+		}
+		return nil, err
+	}
+	return serve.NewSession(box, serve.Live{
+		Engine: engine, Tool: live, Store: store, Scrub: h.app.Known(), Env: h.app.CommandEnv(),
+		Output: h.app.OutputOptions(), Policy: rules, Owner: agentOwner,
+	}), nil
+}
+
+// box starts or opens a session.
+func (h *serveHost) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionRequest) (*sandbox.Session, error) {
+	if r.Attach != "" {
+		return engine.Open(ctx, r.Attach)
+	}
+	spec, err := shaped(h.spec, r.Shape)
+	if err == nil && r.Shape.Workspace != "" { // the server's own was looked at before
+		err = h.app.CiWorkspace(spec.Workspace)
+	}
+	if refused, ok := errors.AsType[*exit.UsageError](err); ok {
+		err = &sandbox.InputError{Field: "workspace", Text: "workspace: " + refused.Text + "\n  " + refused.Todo}
+	}
+	if err != nil {
+		return nil, err
+	}
+	box, err := engine.Start(ctx, h.leased(spec, r.Shape.Idle))
+	if err == nil {
+		box.Baseline(ctx)
+		h.app.StartNotes(box)
+	}
+	return box, err
+}
+
+// shaped is a spec with what a client wants otherwise.
+func shaped(s sandbox.Spec, w serve.Shape) (sandbox.Spec, error) {
+	bad := func(field, format string, args ...any) (sandbox.Spec, error) {
+		return s, &sandbox.InputError{Field: field, Text: field + ": " + fmt.Sprintf(format, args...)}
+	}
+	s.Image, s.Runtime = cmp.Or(w.Image, s.Image), cmp.Or(w.Runtime, s.Runtime)
+	s.Profile, s.Network = cmp.Or(sandbox.Profile(w.Profile), s.Profile), cmp.Or(sandbox.Network(w.Network), s.Network)
+	var err error
+	if w.Workspace != "" {
+		if s.Workspace, err = sandbox.ParseWorkspace(w.Workspace); err != nil {
+			return bad("workspace", "%v", err)
+		}
+	}
+	if w.User != "" {
+		if s.User, err = sandbox.ParseUser(w.User); err != nil {
+			return bad("user", "%v", err)
+		}
+	} else if w.Profile != "" || w.Workspace != "" {
+		s.User = nil // by those
+	}
+	for _, size := range []struct {
+		name, text string
+		bytes      *int64
+	}{
+		{"memory", w.Memory, &s.Limits.Memory},
+		{"disk", w.Disk, &s.Limits.Disk},
+		{"home", w.Home, &s.Limits.Home},
+		{"tmp", w.Tmp, &s.Limits.Tmp},
+	} {
+		if size.text == "" {
+			continue
+		}
+		if *size.bytes, err = units.RAMInBytes(size.text); err != nil {
+			return bad(size.name, "%s is not a size", strconv.Quote(size.text))
+		}
+	}
+	s.Limits.CPUs, s.Limits.Pids = cmp.Or(w.CPUs, s.Limits.CPUs), cmp.Or(w.Pids, s.Limits.Pids)
+	if w.Idle != "" {
+		if d, err := time.ParseDuration(w.Idle); err != nil || d < time.Second {
+			return bad("idle", "%s is not a duration of at least 1s", strconv.Quote(w.Idle))
+		}
+	}
+	return s, nil // the rest is for Start to say
+}
+
+// options say how an agent uses a session.
+func (h *serveHost) options(box *sandbox.Session, store *sink.Store, rules policy.Checker, r serve.SessionRequest) agent.SessionOptions {
+	urls := h.urls
+	if roots, ok := urls.Resolver.(tool.Roots); ok && store != nil {
+		roots.Artifacts = filepath.Join(h.app.ArtifactsDir(), box.ID())
+		urls.Resolver = roots
+	}
+	urls.Local = &tool.Local{Session: box.ID(), Temp: h.scratch}
+	a := h.app
+	return agent.SessionOptions{
+		Contract: r.Contract, Settings: h.settings, Tools: r.Tools, UI: r.UI, NoPTY: a.Getenv("PI_NO_PTY") == "1",
+		URLs: urls, Policy: rules, Owner: agentOwner,
+		Prefix: cmp.Or(a.Cfg.Agent.Prefix, a.Getenv("PI_SHELL_PREFIX"), a.Getenv("CLAUDE_CODE_SHELL_PREFIX")),
+		RC:     h.rc, Env: a.CommandEnv(), Client: r.Terminal, Secrets: a.Known(), Log: a.Log(),
+		Artifacts: a.ArtifactMode(),
+	}
+}
+
+// List implements serve.Host.
+func (h *serveHost) List(ctx context.Context) ([]sandbox.Info, error) {
+	engine, _, err := h.sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return engine.List(ctx)
+}
+
+// close ends what was prepared, when all clients have gone.
+func (h *serveHost) close() error {
+	h.end()
+	h.warming.Wait()
+	h.mu.Lock()
+	engine := h.engine
+	h.mu.Unlock()
+	err := h.unscratch()
+	if engine != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = errors.Join(err, engine.Close(ctx))
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+)
+
+// Wrong use exits with 2 and says what is wrong and what there is, before any engine
+// is asked: there is none here.
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		want string // in what is said
+	}{
+		{[]string{"--engine", "foo", "session", "ls"}, `"foo" (--engine) is not an engine's address`},
+		{[]string{"--engine", "tcp://127.0.0.1:99999", "session", "ls"}, "a port from 1 to 65535"},
+		{[]string{"--engine", "ssh://x", "session", "ls"}, "ssh:// is not supported"},
+		{[]string{"--engine", "ftp://x", "image", "ls"}, "ftp:// is not supported"},
+		{[]string{"run", "--workspace", "copy:/a", "--workspace", "copy:/b", "true"}, "workspace"},
+		{[]string{"run", "--workspace=copy:/a", "--workspace=copy:/a", "true"}, "given twice"},
+		{[]string{"run", "--timeout", "1s", "--timeout", "2s", "true"}, "given twice"},
+		{[]string{"--config", "/a", "--config", "/b", "version"}, "given twice"},
+		{[]string{"--ci", "none", "version", "--ci", "github"}, "given twice"},
+		{[]string{"session", "exec", "--timeout", "1s", "x", "--timeout", "2s", "true"}, "given twice"},
+		{[]string{"run", "--quiet", "--quiet=false", "true"}, "given twice"},
+		{[]string{"run", "--cpus", "0.001", "true"}, "at least 0.01"},
+		{[]string{"run", "--pids", "2000000000", "true"}, "at most 4194304"},
+		{[]string{"run", "--session", "", "true"}, "the session's id is empty"},
+		{[]string{"session", "exec", "", "true"}, "the session's id is empty"},
+		{[]string{"session", "attach", ""}, "the session's id is empty"},
+		{[]string{"pty", "start", ""}, "the session's id is empty"},
+		{[]string{"job", "kill", "--session", "", "bg_1"}, "the session's id is empty"},
+		{[]string{"serve", "mcp", "--http", "127.0.0.1:99999"}, "--http"},
+		{[]string{"nosuch"}, "it has artifact, audit"},
+		{[]string{"help", "nosuch"}, "it has artifact, audit"},
+		{[]string{"help", "session", "nosuch"}, "it has attach, diff, exec"},
+		{[]string{"help", "version", "nosuch"}, `version has no command "nosuch"`},
+		{[]string{"completion", "tcsh"}, "it has bash, fish, powershell, zsh"},
+		{[]string{"completion", "bash", "x"}, "takes no arguments"},
+		{[]string{"session", "nosuch"}, "it has attach, diff, exec"},
+		{[]string{"image", "nosuch"}, "it has build, host, load"},
+		{[]string{"job", "nosuch"}, "it has kill, ls"},
+		{[]string{"pty", "nosuch"}, "it has end, ls"},
+		{[]string{"artifact", "nosuch"}, "it has cat, gc"},
+		{[]string{"audit", "nosuch"}, "it has show, verify"},
+		{[]string{"policy", "nosuch"}, "it has check, explain"},
+		{[]string{"serve", "nosuch"}, "it has mcp, rpc"},
+	} {
+		status, out, errs := call(t, noEngine(t), test.args...)
+		if status != exit.Usage || out != "" || !strings.Contains(errs, test.want) {
+			t.Errorf("execute(%q) = %d, %q, %q; want %d and %q", test.args, status, out, errs, exit.Usage, test.want)
+		}
+	}
+	// Nothing left in a variable or a file makes a call another one.
+	for _, args := range [][]string{{"image", "rm"}, {"artifact", "rm"}} {
+		status, out, errs := call(t, append(noEngine(t), "SANDBOXBASH_RM_ALL=true"), args...)
+		if status != exit.Usage || !strings.Contains(errs, "or --all, not both") || !strings.Contains(errs, "SANDBOXBASH_RM_ALL is not a setting") {
+			t.Errorf("execute(%q) with SANDBOXBASH_RM_ALL = %d, %q, %q; want %d", args, status, out, errs, exit.Usage)
+		}
+	}
+	for _, args := range [][]string{
+		{"help"},
+		{"help", "session", "exec"},
+		{"help", "config"},
+		{"completion", "bash"},
+		{"completion"},
+		{"version", "--json", "--json"},
+		{"__complete", "run", "--profile", ""},
+		{"__complete", "run", "--profile", "dev", "--shell", ""},
+	} {
+		if status, out, errs := call(t, noEngine(t), args...); status != 0 || out == "" {
+			t.Errorf("execute(%q) = %d, %q, %q; want 0 and a text", args, status, out, errs)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
+)
+
+// errNoJob is the error of a query that names an unknown job.
+var errNoJob = errors.New("no such job")
+
+// Answer answers a query. A JobFollow, a JobWait and a JobWatch take as long as the job,
+// or the reader, lives.
+func (d Dir) Answer(q wire.JobQuery, out io.Writer) error {
+	switch q.Verb { //nolint:exhaustive // the others are about one job
+	case wire.JobList:
+		return d.list(q.Keep, out)
+	case wire.JobWatch:
+		return d.watch(q.Watch, out)
+	}
+	if !wire.ValidJobID(q.ID) || !d.exists(q.ID+JobSuffix) {
+		return errNoJob
+	}
+	switch q.Verb {
+	case wire.JobRead, wire.JobFollow, wire.JobTail:
+		return d.output(q, out)
+	case wire.JobWait:
+		return d.wait(q.ID)
+	case wire.JobKill:
+		// The holder of the lock is the runner, or in profile dev a command that gains
+		// nothing by it.
+		if q.Runner > 1 && d.alive(q.ID) {
+			return unix.Kill(q.Runner, unix.SIGUSR1)
+		}
+		return nil
+	case wire.JobRemove:
+		unlock, err := d.Lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if d.alive(q.ID) {
+			return errors.New("it is running")
+		}
+		return d.Remove(q.ID)
+	case wire.JobNote:
+		return d.note(q)
+	default:
+		return fmt.Errorf("no such question: %d", q.Verb)
+	}
+}
+
+// list tells of all jobs, and forgets those that are due.
+func (d Dir) list(keep wire.JobKeep, out io.Writer) error {
+	unlock, err := d.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := d.Tidy(keep); err != nil {
+		return err
+	}
+	ids, err := d.ids()
+	if err != nil {
+		return err
+	}
+	var all []wire.JobState
+	for _, id := range ids {
+		// Alive is asked first: the end comes before the lock goes.
+		s := wire.JobState{ID: id, Alive: d.alive(id), Start: d.read(id + JobSuffix), End: d.read(id + EndSuffix)}
+		s.Known, s.Artifact = d.exists(id+knownSuffix), string(d.read(id+artSuffix))
+		if info, err := os.Lstat(d.Path(id + LogSuffix)); err == nil {
+			s.Size = uint64(info.Size())
+		}
+		all = append(all, s)
+	}
+	_, err = out.Write(wire.AppendJobStates(nil, all))
+	return err
+}
+
+// note writes down what the host tells of a job.
+func (d Dir) note(q wire.JobQuery) error {
+	unlock, err := d.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if q.Known && !d.exists(q.ID+knownSuffix) {
+		err = d.put(q.ID+knownSuffix, stampNow())
+	}
+	if err == nil && q.Artifact != "" {
+		err = d.put(q.ID+artSuffix, []byte(q.Artifact))
+	}
+	return err
+}
+
+// output copies a job's output, never what has been appended to it at its end.
+func (d Dir) output(q wire.JobQuery, out io.Writer) error {
+	f, err := d.open(q.ID + LogSuffix)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var news *news
+	if q.Verb == wire.JobFollow {
+		// The runner of a job that leaves no end closes both files at its death.
+		news = newNews(nil, unix.IN_MODIFY|unix.IN_CLOSE_WRITE, f.Name(), d.Path(q.ID+JobSuffix))
+		defer news.close()
+	}
+	at := q.From
+	if q.Verb == wire.JobTail {
+		size, _ := d.extent(q.ID, f)
+		at = size - min(size, q.From)
+	}
+	for {
+		size, ended := d.extent(q.ID, f)
+		if at < size {
+			n, err := io.Copy(out, io.NewSectionReader(f, int64(at), int64(size-at)))
+			if err != nil {
+				return err
+			}
+			at += uint64(n)
+			if n > 0 && q.Verb == wire.JobFollow && !ended {
+				continue // there may be more by now
+			}
+		}
+		if ended || q.Verb != wire.JobFollow {
+			return nil
+		}
+		news.wait()
+	}
+}
+
+// extent says how far a job's output goes by now, and whether that is all. The
+// order matters: what is appended at the end comes after the end's record.
+func (d Dir) extent(id string, f *os.File) (size uint64, ended bool) {
+	alive := d.alive(id)
+	if info, err := f.Stat(); err == nil {
+		size = uint64(info.Size())
+	}
+	if end, err := wire.ReadJobEnd(d.read(id + EndSuffix)); err == nil {
+		return min(size, end.Kept), true
+	}
+	return size, !alive
+}
+
+// wait returns when the job's runner is gone.
+func (d Dir) wait(id string) error {
+	f, err := d.open(id + JobSuffix)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_SH)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// watch writes a byte when it is this watch's turn, and then one whenever jobs
+// have come, ended or gone.
+func (d Dir) watch(name string, out io.Writer) error {
+	// Read-only: closing a file that could be written is news of the directory.
+	turn, err := os.OpenFile(d.Path(".watch-"+name), os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer turn.Close()
+	for {
+		err := unix.Flock(int(turn.Fd()), unix.LOCK_EX)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	news := newNews(ofJobs, unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_CLOSE_WRITE, string(d))
+	defer news.close()
+	last := "before the first summary" // equals no summary
+	for {
+		now, err := d.summary()
+		if err != nil {
+			return err
+		}
+		if now != last {
+			if _, err := out.Write([]byte{wire.JobNews}); err != nil {
+				return err
+			}
+		}
+		last = now
+		news.wait()
+	}
+}
+
+// ofJobs reports whether a file's coming, going or closing can be news of a job.
+func ofJobs(name string) bool {
+	return strings.HasSuffix(name, JobSuffix) || strings.HasSuffix(name, EndSuffix)
+}
+
+// summary differs from an earlier one if jobs have come, ended or gone since then.
+func (d Dir) summary() (string, error) {
+	ids, err := d.ids()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, id := range ids {
+		var st unix.Stat_t // ids are given again
+		_ = unix.Lstat(d.Path(id+JobSuffix), &st)
+		fmt.Fprintf(&b, "%s %d %d %t %t\n", id, st.Ino, st.Mtim.Nano(), d.alive(id), d.exists(id+EndSuffix))
+	}
+	return b.String(), nil
+}

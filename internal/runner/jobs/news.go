@@ -1,0 +1,116 @@
+//go:build linux
+
+package jobs
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// news tells when files may have changed. It sleeps while nothing happens.
+type news struct {
+	paths   []string
+	events  uint32
+	matters func(name string) bool // nil: every event does
+	f       *os.File               // the kernel's notifications; nil if it has none left to give
+	again   []time.Duration        // pauses before the looks that follow an event
+	buf     []byte
+}
+
+const (
+	// seldom is between two looks without word from the kernel. It is for what
+	// settle misses.
+	seldom = 30 * time.Second
+	// often is between two looks where the kernel gives no notifications: they are
+	// limited for each user, and this one's are shared with the host.
+	often = time.Second
+	// maxName is NAME_MAX of the kernel.
+	maxName = 255
+)
+
+// settle holds the pauses between an event and the looks after it. The kernel tells
+// of a file's closing before it gives back the file's lock, by which one sees that
+// a runner is gone.
+var settle = []time.Duration{20 * time.Millisecond, 200 * time.Millisecond}
+
+// newNews watches files or directories from now on. Events of a
+// directory's entries count only for those that matter.
+func newNews(matters func(string) bool, events uint32, paths ...string) *news {
+	n := &news{paths: paths, events: events, matters: matters, buf: make([]byte, 64<<10)} // many at once
+	n.open()
+	return n
+}
+
+func (n *news) open() {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return
+	}
+	for _, path := range n.paths {
+		if _, err := unix.InotifyAddWatch(fd, path, n.events); err != nil {
+			unix.Close(fd)
+			return
+		}
+	}
+	n.f = os.NewFile(uintptr(fd), "inotify")
+}
+
+// wait returns when something may have changed since the last wait.
+func (n *news) wait() {
+	if n.f == nil {
+		time.Sleep(often)
+		n.open() // what happens from here on is notified, and the caller checks now
+		return
+	}
+	pause := seldom
+	if len(n.again) > 0 {
+		pause, n.again = n.again[0], n.again[1:]
+	}
+	_ = n.f.SetReadDeadline(time.Now().Add(pause))
+	for {
+		got, err := n.f.Read(n.buf)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return
+		case err != nil:
+			n.close()
+			return
+		case n.tells(n.buf[:got]):
+			n.again = settle
+			return
+		}
+	}
+}
+
+// tells reads inotify(7)'s events: a watch, a mask, a cookie and the length of the
+// name that follows. It reports whether one of them matters.
+func (n *news) tells(b []byte) bool {
+	if n.matters == nil {
+		return true
+	}
+	for len(b) >= unix.SizeofInotifyEvent {
+		mask, size := binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint32(b[12:])
+		b = b[unix.SizeofInotifyEvent:]
+		if size > maxName+1+16 || int(size) > len(b) { // padded
+			return true
+		}
+		name := strings.TrimRight(string(b[:size]), "\x00")
+		if mask&unix.IN_Q_OVERFLOW != 0 || n.matters(name) {
+			return true
+		}
+		b = b[size:]
+	}
+	return false
+}
+
+func (n *news) close() {
+	if n.f != nil {
+		n.f.Close()
+		n.f = nil
+	}
+}

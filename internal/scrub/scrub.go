@@ -1,0 +1,141 @@
+package scrub
+
+import (
+	"cmp"
+	"slices"
+)
+
+// An Origin says what is known of bytes before or after a Scrubber.
+type Origin int
+
+const (
+	// Changed bytes may hold anything.
+	Changed Origin = iota
+	// Scanned bytes contain no whole secret; one may start or end in them.
+	Scanned
+)
+
+// A Scrubber masks secrets in a stream, however the stream is cut into writes. It passes
+// on bytes that cannot be part of a secret at once, without a copy. It holds back only
+// bytes at the end that may be the start of a secret.
+type Scrubber struct {
+	secrets *Secrets
+	index   *index
+	out     func(p []byte, from Origin) // p is valid during the call
+
+	held    []byte // possible beginning of a secret
+	joined  []byte // scratch: held and the start of a write
+	found   []match
+	unwrap  unwrapper
+	run     int // characters of an encoded dump before held
+	covered int // bytes of held that a mask has replaced already; -1 if no mask reaches held
+	last    int // the secret of that mask
+	masked  int64
+}
+
+// New returns a Scrubber that calls out. Without secrets it passes on each write
+// unchanged.
+func New(s *Secrets, out func([]byte, Origin)) *Scrubber {
+	sc := &Scrubber{secrets: s, out: out, covered: -1}
+	if s != nil {
+		sc.index = s.index
+	}
+	return sc
+}
+
+// Write scrubs a part of the stream. It does not keep p.
+func (sc *Scrubber) Write(p []byte, from Origin) {
+	switch {
+	case sc.index == nil:
+		sc.out(p, from)
+		return
+	case len(p) == 0:
+		return
+	}
+	if len(sc.held) > 0 {
+		n := min(len(p), sc.index.span)
+		sc.joined = append(append(sc.joined[:0], sc.held...), p[:n]...)
+		sc.held = sc.held[:0]
+		kept := sc.process(sc.joined, Changed)
+		if n == len(p) {
+			sc.held = append(sc.held, sc.joined[kept:]...)
+			return
+		}
+		// The held bytes are shorter than span, so they lie within p.
+		p = p[n-(len(sc.joined)-kept):]
+	}
+	kept := sc.process(p, from)
+	sc.held = append(sc.held[:0], p[kept:]...)
+}
+
+// Masked returns how many occurrences of secrets have been masked.
+func (sc *Scrubber) Masked() int64 { return sc.masked }
+
+// Flush passes on what is held back: the stream has ended.
+func (sc *Scrubber) Flush() {
+	if len(sc.held) > 0 {
+		held := sc.held
+		sc.held = nil
+		sc.emit(view{held, sc.run}, len(held), Changed)
+	}
+}
+
+// process passes on buf up to where a secret may start, and returns that offset.
+func (sc *Scrubber) process(buf []byte, from Origin) int {
+	v := view{buf, sc.run}
+	to := sc.index.hold(v)
+	sc.emit(v, to, from)
+	return to
+}
+
+// emit passes on v.buf[:to], with the secrets that start in it masked.
+func (sc *Scrubber) emit(v view, to int, from Origin) {
+	sc.found = sc.found[:0]
+	if from == Changed {
+		sc.find(v)
+	}
+	at := max(sc.covered, 0) // passed on, or masked, up to here
+	end := sc.covered        // end of the last mask; -1 if there is none
+	for _, m := range sc.found {
+		if m.start >= to {
+			break
+		}
+		follows := m.start < end || m.start == end && m.needle.later && m.needle.secret == sc.last
+		switch {
+		case follows && m.end <= end:
+			continue
+		case follows && m.needle.secret == sc.last:
+		case follows:
+			sc.mask(m.needle.secret)
+		default:
+			if m.start > at {
+				sc.out(v.buf[at:m.start], Scanned)
+			}
+			sc.mask(m.needle.secret)
+		}
+		end = m.end
+		at = end
+	}
+	if at < to {
+		sc.out(v.buf[at:to], Scanned)
+	}
+	sc.covered = max(end-to, -1)
+	sc.run = v.runBefore(to)
+}
+
+// find finds every occurrence in v, ordered by start, the longest first.
+func (sc *Scrubber) find(v view) {
+	sc.found = sc.index.findPlain(v.buf, sc.found)
+	sc.found = sc.unwrap.find(sc.index, v, sc.found)
+	if len(sc.found) > 1 {
+		slices.SortStableFunc(sc.found, func(a, b match) int {
+			return cmp.Or(a.start-b.start, b.end-a.end)
+		})
+	}
+}
+
+func (sc *Scrubber) mask(secret int) {
+	sc.last = secret
+	sc.masked++
+	sc.out([]byte(sc.secrets.masks[secret]), Changed)
+}

@@ -1,0 +1,319 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// diskRules are the rules about commands that destroy local data, by the command's name.
+var diskRules = map[string]func(call){
+	"dd": ruleDd, "tee": ruleTee, "truncate": ruleTruncate, "ln": ruleLn, "gln": ruleLn,
+	"cp": ruleCp, "install": ruleInstall, "mv": ruleMv,
+	"shred": ruleErase, "wipefs": ruleErase, "blkdiscard": ruleErase, "wipe": ruleErase, "srm": ruleErase, "sfill": ruleErase,
+	"fdisk": ruleDisk, "sfdisk": ruleDisk, "sgdisk": ruleDisk, "parted": ruleDisk, "gdisk": ruleDisk, "cfdisk": ruleDisk,
+	"hdparm": ruleDisk, "mkswap": ruleDisk, "cryptsetup": ruleDisk, "lvremove": ruleErase, "vgremove": ruleErase, "pvremove": ruleErase,
+	"chmod": ruleTree, "chown": ruleTree, "chgrp": ruleTree,
+}
+
+// writes looks at a file that a command writes.
+func (w *walker) writes(file arg, how string) {
+	if file.parts == nil && w.shell.dir == "" && !strings.ContainsAny(file.text, "./~") {
+		return // a name in the working directory that has no special meaning
+	}
+	if startup := startupFile(file); startup {
+		w.deny(setEnv+"/startup-file", file.at, how+" to "+quote(file.text))
+	}
+	if w.systemFile(file) {
+		w.deny(setDisk+"/system-file", file.at, how+" to "+quote(file.text))
+	}
+}
+
+// systemTrees are the directories that only the system should write to.
+var systemTrees = strings.Fields("/etc /boot /bin /sbin /lib /lib32 /lib64 /usr /sys /proc/sys /proc/sysrq-trigger /var/lib /var/spool/cron /root /efi")
+
+// systemFile reports whether a path is a system file or a disk.
+func (w *walker) systemFile(a arg) bool {
+	text := a.lead()
+	if a.parts == nil {
+		if full := w.resolve(a); full != "" {
+			text = full
+		}
+	}
+	if text == "" || text[0] != '/' {
+		return false
+	}
+	if disk, ok := strings.CutPrefix(text, "/dev/"); ok {
+		for prefix := range strings.FieldsSeq("sd hd vd xvd nvme mmcblk mapper/ disk/ dm- md loop mem kmem port ram zram sr") {
+			if strings.HasPrefix(disk, prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, tree := range systemTrees {
+		if rest, ok := strings.CutPrefix(text, tree); ok && (rest == "" || rest[0] == '/') {
+			return !strings.HasPrefix(text, "/usr/local/") && !strings.HasPrefix(text, "/usr/src/")
+		}
+	}
+	return false
+}
+
+// startupNames are the files that shells, ssh, git and others read or run at start.
+var startupNames = set(`.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .kshrc .cshrc .tcshrc
+ .inputrc .gitconfig .ssh/authorized_keys .ssh/config .ssh/rc .ssh/environment .npmrc .pythonrc .config/fish/config.fish .config/git/config .vimrc .exrc .netrc
+ .git/config .pam_environment .xprofile .xinitrc .xsession .login .logout .gdbinit .lldbinit .Rprofile .irbrc .pypirc`)
+
+func startupFile(a arg) bool {
+	text := a.text
+	if strings.Contains(text, ".git/hooks/") && !strings.HasSuffix(text, ".sample") {
+		return true
+	}
+	if strings.HasPrefix(text, "/etc/profile") || strings.HasPrefix(text, "/etc/bash") || strings.HasPrefix(text, "/etc/environment") {
+		return true
+	}
+	for i := len(text); i > 0; {
+		i = strings.LastIndexByte(text[:i], '/')
+		if startupNames[text[i+1:]] {
+			return true
+		}
+		if i < 0 {
+			break
+		}
+	}
+	return false
+}
+
+// emptied refuses a redirection that only empties a file, because the command writes
+// nothing.
+func (w *walker) emptied(s *syntax.Stmt, args []arg) {
+	if len(s.Redirs) == 0 {
+		return
+	}
+	name, _ := commandName(args[0])
+	if name == ":" || name == "true" || name == "false" || name == "cat" && len(args) == 2 && args[1].is("/dev/null") {
+		w.bareRedirect(s)
+	}
+}
+
+// bareRedirect refuses the output redirections of a statement that writes nothing.
+func (w *walker) bareRedirect(s *syntax.Stmt) {
+	for _, r := range s.Redirs {
+		if r.Op != syntax.RdrOut && r.Op != syntax.RdrClob || r.N != nil && r.N.Value != "1" {
+			continue
+		}
+		if file := w.one(r.Word); !harmlessSink(file) {
+			w.deny(setDisk+"/empty", w.position(r), "the file "+quote(file.text)+" is emptied")
+		}
+	}
+}
+
+// harmlessSink reports whether writing to a file loses nothing.
+func harmlessSink(a arg) bool {
+	text := a.lead()
+	return strings.HasPrefix(text, "/dev/") && (strings.HasPrefix(text, "/dev/null") || strings.HasPrefix(text, "/dev/std") ||
+		strings.HasPrefix(text, "/dev/fd/") || strings.HasPrefix(text, "/dev/tty") || strings.HasPrefix(text, "/dev/pts/") || strings.HasPrefix(text, "/dev/shm/"))
+}
+
+func ruleDd(c call) {
+	for _, a := range c.args[1:] {
+		if key, file, ok := a.cut("="); ok && key == "of" {
+			if c.systemFile(file) && strings.HasPrefix(file.lead(), "/dev/") {
+				c.refuse(setDisk+"/shred", "dd "+quote(a.text))
+			}
+			c.writes(file, "dd")
+		}
+	}
+}
+
+func ruleTee(c call) {
+	has, operands := flags(c.args[1:])
+	for _, file := range operands {
+		c.writes(file, "tee")
+		if !has("a", "append") && !harmlessSink(file) && !file.is("-") && substitutionOf(file) == nil {
+			c.refuse(setDisk+"/empty", "tee "+quote(file.text))
+		}
+	}
+}
+
+// substitutionOf returns the process substitution that a word is, of either kind, or nil.
+func substitutionOf(a arg) *syntax.ProcSubst {
+	if len(a.parts) != 1 {
+		return nil
+	}
+	sub, _ := a.parts[0].node.(*syntax.ProcSubst)
+	return sub
+}
+
+func ruleTruncate(c call) {
+	o := grammar{short: "cor:s:", long: "no-create io-blocks reference= size="}.permuted(c.args[1:])
+	size, ok := o.get("s", "size")
+	zero := ok && strings.Trim(size.text, "0<%/KMGTPEZYB") == ""
+	for _, file := range o.rest {
+		c.writes(file, "truncate")
+		if zero {
+			c.refuse(setDisk+"/empty", "truncate of "+quote(file.text)+" to nothing")
+		}
+	}
+}
+
+func ruleLn(c call) {
+	has, operands := flags(c.args[1:])
+	if !has("f", "force") {
+		return
+	}
+	if len(operands) > 0 {
+		c.writes(operands[len(operands)-1], "ln -f")
+	}
+	c.refuse(setDisk+"/empty", "ln -f, which replaces what is there")
+}
+
+func ruleCp(c call) {
+	_, operands := flags(c.args[1:])
+	if len(operands) < 2 {
+		return
+	}
+	to := operands[len(operands)-1]
+	c.writes(to, c.args[0].text)
+	for _, from := range operands[:len(operands)-1] {
+		if from.is("/dev/null") || from.is("/dev/zero") || from.is("/dev/urandom") {
+			c.refuse(setDisk+"/empty", "cp of "+from.text+" over "+quote(to.text))
+		}
+	}
+}
+
+func ruleInstall(c call) {
+	o := grammar{
+		short: "bcCdDpsTvZg:m:o:S:t:",
+		long:  "backup? compare directory group= mode= owner= preserve-timestamps strip strip-program= suffix= target-directory= no-target-directory verbose preserve-context context?",
+	}.permuted(c.args[1:])
+	if given(o, "d directory") {
+		return
+	}
+	if program, ok := o.get("strip-program"); ok {
+		c.program("install --strip-program", program, c.at())
+	}
+	rest := o.rest
+	if to, ok := o.get("t", "target-directory"); ok {
+		rest = append(slices.Clip(rest), to)
+	}
+	ruleCp(c.with(rest))
+}
+
+func ruleMv(c call) {
+	has, operands := flags(c.args[1:])
+	if len(operands) < 2 {
+		return
+	}
+	to := operands[len(operands)-1]
+	from := operands[:len(operands)-1]
+	if has("t", "target-directory") {
+		to, from = operands[0], operands[1:]
+	}
+	if to.is("/dev/null") {
+		c.refuse(setDisk+"/empty", "mv to /dev/null")
+	}
+	c.writes(to, "mv")
+	for _, a := range from {
+		if what := c.loss(a); what != "" && what != "everything there" {
+			c.refuse(setDisk+"/mass-delete", "mv of "+what)
+		}
+	}
+}
+
+// ruleErase refuses a command, whatever its words.
+func ruleErase(c call) {
+	if has, _ := flags(c.args[1:]); has("help", "version") && len(c.args) == 2 {
+		return
+	}
+	c.refuse(setDisk+"/shred", quote(joined(c.args).text))
+}
+
+// ruleDisk refuses a command on a disk, unless the command only lists.
+func ruleDisk(c call) {
+	has, operands := flags(c.args[1:])
+	if has("l", "list", "print", "p", "i", "I", "help", "version") {
+		return
+	}
+	for _, a := range operands {
+		if strings.HasPrefix(a.text, "/dev/") {
+			c.refuse(setDisk+"/shred", quote(joined(c.args).text))
+		}
+	}
+}
+
+// ruleTree refuses to change the permissions of a whole system or home.
+func ruleTree(c call) {
+	has, operands := flags(c.args[1:])
+	if !has("R", "recursive") || len(operands) < 2 {
+		return
+	}
+	for _, a := range operands[1:] {
+		full := c.resolve(a)
+		if full == "/" || full == "~" || full == "/etc" || full == "/usr" || full == "/home" || full == "/var" {
+			c.refuse(setDisk+"/mass-delete", quote(joined(c.args).text))
+		}
+	}
+}
+
+// findStart removes the options of find that come before its directories.
+func findStart(args []arg) []arg {
+	i := 1
+	for i < len(args) {
+		text := args[i].text
+		switch {
+		case text == "-H" || text == "-L" || text == "-P" || strings.HasPrefix(text, "-O"):
+			i++
+		case text == "-D" && i+1 < len(args):
+			i += 2
+		case text == "--":
+			i++
+		default:
+			return append([]arg{args[0]}, args[i:]...)
+		}
+	}
+	return args[:1]
+}
+
+// ruleFind refuses find -delete and the like if it starts at a directory whose loss is
+// grave: see loss.
+func ruleFind(c call) {
+	args := c.args
+	removes, tests := false, false
+	args = findStart(args)
+	start := args[1:]
+	for i, a := range args {
+		text, _ := a.literal()
+		switch {
+		case i > 0 && strings.HasPrefix(text, "-") && len(start) > i-1 && len(start) == len(args)-1:
+			start = args[1:i]
+			fallthrough
+		default:
+			switch text {
+			case "-delete":
+				removes = true
+			case "-exec", "-execdir", "-ok", "-okdir":
+				if i+1 < len(args) {
+					name, _ := commandName(args[i+1])
+					removes = removes || name == "rm" || name == "shred" || name == "unlink"
+				}
+			case "-fprint", "-fprintf", "-fls", "-fprint0":
+				if i+1 < len(args) {
+					c.writes(args[i+1], "find "+text)
+				}
+			case "-name", "-iname", "-path", "-regex", "-mtime", "-size", "-newer", "-mmin", "-user", "-empty", "-atime", "-ctime":
+				tests = true
+			}
+		}
+	}
+	if !removes {
+		return
+	}
+	for _, a := range start {
+		grave := c.loss(a) != "" || a.is(".")
+		if full := c.resolve(a); grave && (!tests || full == "/" || full == "~") {
+			c.refuse(setDisk+"/mass-delete", "find "+quote(a.text)+" that removes")
+		}
+	}
+}

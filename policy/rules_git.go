@@ -1,0 +1,288 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// gitSet are the rules of the sets about git, by the command of git.
+var gitSet = map[string]func(gitCall){
+	"reset":         gitReset,
+	"read-tree":     gitReadTree,
+	"checkout":      gitCheckout,
+	"switch":        gitSwitch,
+	"restore":       gitRestore,
+	"clean":         gitClean,
+	"stash":         gitStash,
+	"branch":        gitBranch,
+	"update-ref":    gitRefs,
+	"reflog":        gitReflog,
+	"gc":            gitGC,
+	"prune":         gitGC,
+	"filter-branch": gitHistory,
+	"filter-repo":   gitHistory,
+	"push":          gitPush,
+	"send-pack":     gitPush,
+	"http-push":     gitHTTPPush,
+	"worktree":      gitWorktree,
+	"submodule":     gitWorktree,
+	"grep":          gitGrep,
+	"clone":         gitTransport,
+	"fetch":         gitTransport,
+	"pull":          gitTransport,
+	"ls-remote":     gitTransport,
+	"fetch-pack":    gitTransport,
+	"archive":       gitTransport,
+	"remote":        gitTransport,
+}
+
+// flags returns the options and operands of a command, without knowing which options have
+// values. has reports whether one of some options is given: a letter, a long name, or an
+// abbreviation of one.
+func flags(args []arg) (has func(names ...string) bool, operands []arg) {
+	seen := map[string]bool{}
+	for i, a := range args {
+		text := a.lead()
+		switch {
+		case a.is("--"):
+			operands = append(operands, args[i+1:]...)
+			args = nil
+		case strings.HasPrefix(text, "--"):
+			name, _, _ := strings.Cut(text[2:], "=")
+			seen[name] = true
+		case len(text) > 1 && text[0] == '-':
+			for _, c := range text[1:] {
+				seen[string(c)] = true
+			}
+		default:
+			operands = append(operands, a)
+		}
+		if args == nil {
+			break
+		}
+	}
+	return func(names ...string) bool {
+		for _, n := range names {
+			if seen[n] {
+				return true
+			}
+			for s := range seen { // an abbreviation
+				if len(n) > 1 && len(s) > 2 && strings.HasPrefix(n, s) {
+					return true
+				}
+			}
+		}
+		return false
+	}, operands
+}
+
+func gitReset(c gitCall) {
+	if has, _ := flags(c.words); has("hard") {
+		c.refuse(setGit+"/reset", "git reset --hard")
+	}
+}
+
+func gitReadTree(c gitCall) {
+	if has, _ := flags(c.words); has("reset") {
+		c.refuse(setGit+"/reset", "git read-tree --reset")
+	}
+}
+
+func gitCheckout(c gitCall) {
+	has, operands := flags(c.words)
+	if has("f", "force") {
+		c.refuse(setGit+"/checkout", "git checkout --force")
+	}
+	if slices.ContainsFunc(operands, everything) || slices.ContainsFunc(c.words, func(a arg) bool { return a.is("--") }) {
+		c.refuse(setGit+"/checkout", "git checkout of paths, over their changes")
+	}
+}
+
+func gitSwitch(c gitCall) {
+	if has, _ := flags(c.words); has("f", "force", "discard-changes") {
+		c.refuse(setGit+"/checkout", "git switch --discard-changes")
+	}
+}
+
+func gitRestore(c gitCall) {
+	has, operands := flags(c.words)
+	if has("staged", "S") && !has("worktree", "W") {
+		return // the index only
+	}
+	if slices.ContainsFunc(operands, everything) {
+		c.refuse(setGit+"/restore", "git restore of everything")
+	}
+}
+
+func gitClean(c gitCall) {
+	if has, _ := flags(c.words); has("f", "force") && !has("n", "dry-run") {
+		c.refuse(setGit+"/clean", "git clean --force")
+	}
+}
+
+func gitStash(c gitCall) {
+	if len(c.words) > 0 && (c.words[0].is("drop") || c.words[0].is("clear")) {
+		c.refuse(setGit+"/stash", "git stash "+c.words[0].text)
+	}
+}
+
+func gitBranch(c gitCall) {
+	has, _ := flags(c.words)
+	if has("D", "f", "force", "M", "C") {
+		c.refuse(setGit+"/branch", "git branch, forced")
+	}
+}
+
+func gitRefs(c gitCall) {
+	if has, _ := flags(c.words); has("d", "stdin") {
+		c.refuse(setGit+"/refs", "git update-ref -d")
+	}
+}
+
+func gitReflog(c gitCall) {
+	if len(c.words) > 0 && (c.words[0].is("expire") || c.words[0].is("delete") || c.words[0].is("drop")) {
+		c.refuse(setGit+"/refs", "git reflog "+c.words[0].text)
+	}
+}
+
+func gitGC(c gitCall) {
+	for _, a := range c.words {
+		if a.is("--prune=now") || a.is("--prune=all") || a.is("--expire=now") || a.is("--expire") {
+			c.refuse(setGit+"/refs", "git gc or prune, at once")
+		}
+	}
+}
+
+func gitHistory(c gitCall) {
+	c.refuse(setGit+"/history", "a rewrite of the history")
+}
+
+func gitPush(c gitCall) {
+	gitTransport(c)
+	o := pushGrammar.permuted(c.words)
+	if given(o, "d delete mirror prune") {
+		c.refuse(setGit+"/push", "git push that deletes")
+	}
+	for i, a := range o.rest {
+		if i > 0 && strings.HasPrefix(a.lead(), ":") && a.text != ":" {
+			c.refuse(setGit+"/push", "git push "+quote(a.text))
+		}
+	}
+}
+
+func gitHTTPPush(c gitCall) {
+	if has, _ := flags(c.words); has("d", "D") {
+		c.refuse(setGit+"/push", "git http-push that deletes")
+	}
+}
+
+func gitWorktree(c gitCall) {
+	has, operands := flags(c.words)
+	if has("f", "force") && len(operands) > 0 && (operands[0].is("remove") || operands[0].is("deinit")) {
+		c.refuse(setGit+"/worktree", "git … "+operands[0].text+" --force")
+	}
+}
+
+// gitGrep refuses git grep -O, which runs a pager.
+func gitGrep(c gitCall) {
+	for _, a := range c.words {
+		text := a.lead()
+		if a.is("--") {
+			return
+		}
+		if strings.HasPrefix(text, "-O") || strings.HasPrefix(text, "--open") {
+			c.refuse(setExec+"/option", "git grep "+quote(a.text))
+		}
+	}
+}
+
+// gitTransport refuses a remote that is a command, and options that name the program to run
+// at the remote.
+func gitTransport(c gitCall) {
+	for i, a := range c.words {
+		text := a.lead()
+		name, value, ok := a.cut("=")
+		switch {
+		case strings.HasPrefix(text, "ext::"):
+			c.refuse(setExec+"/git-transport", quote(a.text))
+		case name == "--upload-pack" || name == "--receive-pack" || name == "--exec":
+			if !ok && i+1 < len(c.words) {
+				value = c.words[i+1]
+			}
+			c.remoteProgram(value, c.at())
+		case !ok && (text == "--upload-pack" || text == "--receive-pack" || text == "--exec" || text == "-u") && i+1 < len(c.words) && value.text == "":
+			c.remoteProgram(c.words[i+1], c.at())
+		case (text == "-c" || text == "--config") && i+1 < len(c.words):
+			if key, v, found := c.words[i+1].cut("="); found {
+				c.gitSetting(key, v, c.at())
+			}
+		case name == "--config" && ok:
+			if key, v, found := value.cut("="); found {
+				c.gitSetting(key, v, c.at())
+			}
+		}
+	}
+}
+
+func (w *walker) remoteProgram(a arg, at int) {
+	text := base(a.text)
+	if text == "git-upload-pack" || text == "git-receive-pack" || text == "git-upload-archive" || !strings.ContainsAny(a.text, " /;|&$`") {
+		return
+	}
+	w.deny(setExec+"/git-transport", at, quote(a.text))
+}
+
+// programKeys are the settings of git whose value is a program. A * stands for any text.
+var programKeys = strings.Fields(`core.pager core.editor core.sshcommand core.fsmonitor core.askpass core.gitproxy core.alternaterefscommand
+ sequence.editor pager.* credential.helper credential.*.helper diff.external diff.*.command diff.*.textconv difftool.*.cmd difftool.*.path
+ mergetool.*.cmd mergetool.*.path merge.*.driver filter.*.clean filter.*.smudge filter.*.process gpg.program gpg.*.program
+ gpg.ssh.defaultkeycommand interactive.difffilter uploadpack.packobjectshook remote.*.uploadpack remote.*.receivepack browser.*.cmd
+ browser.*.path man.*.cmd man.*.path guitool.*.cmd sendemail.sendmailcmd sendemail.tocmd sendemail.cccmd sendemail.headercmd
+ sendemail.smtpserver trailer.*.command trailer.*.cmd tar.*.command web.browser instaweb.httpd imap.tunnel submodule.*.update
+ help.browser difftool.guitool`)
+
+// pathKeys are the settings whose value is a file or directory with programs or settings.
+var pathKeys = strings.Fields(`core.hookspath include.path includeif.*.path init.templatedir core.attributesfile protocol.ext.allow`)
+
+// gitSetting refuses settings that make git run a command.
+func (w *walker) gitSetting(key string, value arg, at int) {
+	key = strings.ToLower(key)
+	if _, ok := aliasName(key); ok {
+		if strings.HasPrefix(value.lead(), "!") || value.lead() == "" && value.text != "" {
+			w.deny(setExec+"/git-config", at, key+"="+quote(value.text))
+		}
+		return
+	}
+	if strings.HasPrefix(key, "remote.") {
+		switch {
+		case strings.HasSuffix(key, ".push") && strings.HasPrefix(value.lead(), "+"):
+			w.deny(checkPush, at, key+"="+quote(value.text))
+		case strings.HasSuffix(key, ".push") && strings.HasPrefix(value.lead(), ":") && value.text != ":",
+			strings.HasSuffix(key, ".mirror") && !value.is("false"):
+			w.deny(setGit+"/push", at, key+"="+quote(value.text))
+		}
+	}
+	switch {
+	case matchesKey(pathKeys, key):
+		if !value.is("/dev/null") && !value.is("") && !value.is("never") {
+			w.deny(setExec+"/git-config", at, key+"="+quote(value.text))
+		}
+	case matchesKey(programKeys, key):
+		if !benignProgram(value) && !(strings.HasPrefix(key, "credential.") && !strings.ContainsAny(value.text, "!/;|&$` ")) {
+			w.deny(setExec+"/git-config", at, key+"="+quote(value.text))
+		}
+	}
+	if matchesKey(programKeys, key) && value.known() {
+		w.hidden(strings.TrimPrefix(value.text, "!"), key, at)
+	}
+}
+
+func matchesKey(keys []string, key string) bool {
+	for _, k := range keys {
+		before, after, star := strings.Cut(k, "*")
+		if key == k || star && len(key) > len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after) {
+			return true
+		}
+	}
+	return false
+}

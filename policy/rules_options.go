@@ -1,0 +1,242 @@
+package policy
+
+import (
+	"strings"
+)
+
+// optionRules are the rules about options that run a command, by the program's name.
+var optionRules = map[string]func(call){
+	"tar": ruleTar, "gtar": ruleTar, "bsdtar": ruleTar,
+	"rsync": ruleRsync,
+	"scp":   ruleScp, "sftp": ruleScp,
+	"zip": ruleZip,
+	"sed": ruleSed, "gsed": ruleSed,
+	"make": ruleMake, "gmake": ruleMake,
+	"cargo": ruleCargo,
+	"man":   ruleMan,
+	"less":  ruleLess, "more": ruleLess,
+	"apt": ruleApt, "apt-get": ruleApt,
+}
+
+// tarOptions are the long options of tar whose value is a program.
+var tarOptions = []string{"--use-compress-program", "--to-command", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"}
+
+// ruleTar refuses the options of tar that run a command.
+func ruleTar(c call) {
+	at := c.at()
+	for i := 1; i < len(c.args); i++ {
+		text := c.args[i].lead()
+		name, value, attached := c.args[i].cut("=")
+		if !attached {
+			name = text
+			if i+1 < len(c.args) {
+				value = c.args[i+1]
+			}
+		}
+		switch {
+		case abbreviates(name, "--checkpoint-action", 14):
+			if strings.HasPrefix(value.lead(), "exec") {
+				c.refuse(setExec+"/option", "tar "+name+"="+quote(value.text))
+				if _, command, ok := value.cut("="); ok && command.known() {
+					c.hidden(command.text, "tar "+name, at)
+				}
+			}
+		case abbreviatesAny(name, tarOptions):
+			c.program("tar "+name, value, at)
+		case strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "--") && len(text) > 1 && (text[1] == 'I' || text[1] == 'F'):
+			if len(c.args[i].text) > 2 {
+				value = c.args[i].from(2)
+			}
+			c.program("tar "+text[:2], value, at)
+		case i == 1 && len(text) > 1 && strings.Trim(text, tarLetters) == "":
+			c.tarLetters(text, c.args[2:])
+		case i == 1 && strings.HasSuffix(text, "I") && !strings.HasPrefix(text, "--") && i+1 < len(c.args) && len(text) > 1:
+			// -cvI prog: the value of a letter that ends a cluster.
+			c.program("tar -I", c.args[i+1], at)
+		}
+	}
+}
+
+// tarLetters are the options of tar in a first word without a dash. Their values follow, in
+// the order of the letters.
+const tarLetters = "AcdrtuxGgnSkUWOmopsMfFLbBiaIjJzZhlNPCKTVXRvw"
+
+func (w *walker) tarLetters(letters string, values []arg) {
+	for _, c := range letters {
+		if !strings.ContainsRune("bCfFgIKLNTVX", c) || len(values) == 0 {
+			continue
+		}
+		if c == 'I' || c == 'F' {
+			w.program("tar "+string(c), values[0], values[0].at)
+		}
+		values = values[1:]
+	}
+}
+
+// abbreviates reports whether text is an option, or its start of at least n bytes.
+func abbreviates(text, option string, n int) bool {
+	return len(text) >= n && strings.HasPrefix(option, text)
+}
+
+func abbreviatesAny(text string, all []string) bool {
+	for _, option := range all {
+		if abbreviates(text, option, 5) {
+			return true
+		}
+	}
+	return false
+}
+
+// optionValues calls f with each value of an option, which is long or a letter.
+func optionValues(args []arg, option string, f func(arg)) {
+	for i := 1; i < len(args); i++ {
+		text := args[i].lead()
+		name, value, attached := args[i].cut("=")
+		switch {
+		case attached && name == option:
+			f(value)
+		case text == option && i+1 < len(args):
+			f(args[i+1])
+			i++
+		case len(option) == 2 && strings.HasPrefix(text, option):
+			f(args[i].from(2))
+		}
+	}
+}
+
+// ruleRsync refuses a remote shell that is not a common one, and deletions.
+func ruleRsync(c call) {
+	for i, a := range c.args[1:] {
+		text := a.lead()
+		switch {
+		case strings.HasPrefix(text, "--rsh"):
+			optionValues(c.args[i:], "--rsh", func(v arg) { c.program("rsync --rsh", v, a.at) })
+		case len(text) > 1 && text[0] == '-' && text[1] != '-' && strings.Contains(text, "e"):
+			e := strings.IndexByte(text, 'e')
+			value := a.from(e + 1)
+			if value.text == "" && i+2 < len(c.args) {
+				value = c.args[i+2]
+			}
+			// The e may end a cluster such as -ae, or be a letter in one.
+			if e == len(text)-1 || strings.HasPrefix(text, "-e") || strings.IndexByte("./~", text[e+1]) >= 0 {
+				c.program("rsync -e", value, c.at())
+			}
+		case strings.HasPrefix(text, "--delete"), strings.HasPrefix(text, "--remove-source"), abbreviates(text, "--delete", 5):
+			c.refuse(setDisk+"/mass-delete", "rsync "+quote(text))
+		}
+	}
+}
+
+// sshOptions are the options of ssh that run a local command.
+var sshOptions = []string{"proxycommand", "localcommand", "permitlocalcommand", "knownhostscommand", "pkcs11provider", "securitykeyprovider", "xauthlocation"}
+
+// sshOption refuses -o ProxyCommand=… and such.
+func (w *walker) sshOption(name string, value arg, at int) {
+	text := strings.ToLower(strings.TrimSpace(value.text))
+	for _, o := range sshOptions {
+		if !strings.HasPrefix(text, o) {
+			continue
+		}
+		rest := strings.TrimLeft(text[len(o):], " =\t")
+		if rest != "none" && rest != "no" {
+			w.deny(setExec+"/option", at, name+" -o "+quote(value.text))
+		}
+	}
+}
+
+// ruleScp refuses programs that scp and sftp run in place of ssh.
+func ruleScp(c call) {
+	at := c.at()
+	optionValues(c.args, "-S", func(v arg) { c.program("scp -S", v, at) })
+	optionValues(c.args, "-o", func(v arg) { c.sshOption("scp", v, at) })
+}
+
+var sshGrammar = grammar{short: "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"}
+
+// ssh looks at the command for another machine as if it ran on this one.
+func (c call) ssh() {
+	o := sshGrammar.parse(c.args[1:])
+	for _, opt := range o.given {
+		if opt.name == "o" {
+			c.sshOption(c.name, opt.value, c.at())
+		}
+	}
+	if len(o.rest) == 0 || given(o, "V Q G O") {
+		return
+	}
+	// Options may follow the host.
+	host, rest := o.rest[0], sshGrammar.parse(o.rest[1:])
+	for _, opt := range rest.given {
+		if opt.name == "o" {
+			c.sshOption(c.name, opt.value, c.at())
+		}
+	}
+	if strings.HasPrefix(host.lead(), "-") {
+		c.unclear(opaqueOption, c.name+" "+quote(host.text))
+	}
+	if len(rest.rest) == 0 {
+		c.stdinScript(c.name, c.in, nil)
+		return
+	}
+	command := joined(rest.rest)
+	if destroys(command) {
+		c.refuse(setExec+"/remote", c.name+" … "+quote(command.text))
+	}
+	c.shellText(inner{text: command, via: c.name, kind: opaqueShell, in: c.in})
+}
+
+// destroyers are the commands that must not run on another machine.
+var destroyers = set("rm rmdir unlink shred dd mkfs wipefs truncate reboot shutdown halt poweroff kill killall pkill docker podman kubectl userdel iptables systemctl sh bash eval")
+
+// destroys reports whether a word of a remote command is one of destroyers.
+func destroys(a arg) bool {
+	for _, word := range strings.FieldsFunc(a.text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()'\"", r) }) {
+		if destroyers[base(word)] {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleZip refuses zip -TT command.
+func ruleZip(c call) {
+	for i, a := range c.args {
+		if text := a.lead(); text == "-TT" || strings.HasPrefix(text, "--unzip-command") {
+			value := a
+			if i+1 < len(c.args) {
+				value = c.args[i+1]
+			}
+			c.refuse(setExec+"/option", "zip "+a.text+" "+quote(value.text))
+			if value.known() {
+				c.hidden(value.text, "zip -TT", c.at())
+			}
+		}
+	}
+}
+
+// ruleMan refuses pagers and browsers that are not common ones.
+func ruleMan(c call) {
+	for _, option := range []string{"-P", "--pager", "-H", "--html"} {
+		optionValues(c.args, option, func(v arg) { c.program("man "+option, v, c.at()) })
+	}
+}
+
+// ruleLess refuses an initial command of less that runs a program.
+func ruleLess(c call) {
+	for _, a := range c.args[1:] {
+		if text := a.lead(); strings.HasPrefix(text, "+") && strings.ContainsAny(text, "!|") {
+			c.refuse(setExec+"/option", quote(c.args[0].text+" "+a.text))
+			c.hidden(strings.TrimLeft(a.text, "+!"), "less", c.at())
+		}
+	}
+}
+
+// ruleApt refuses hooks: -o APT::Update::Pre-Invoke::=command.
+func ruleApt(c call) {
+	for _, a := range c.args[1:] {
+		if key, value, ok := a.cut("="); ok && strings.Contains(strings.ToLower(key), "-invoke") {
+			c.refuse(setExec+"/option", quote(a.text))
+			c.hidden(value.text, "apt", c.at())
+		}
+	}
+}

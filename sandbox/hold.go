@@ -1,0 +1,56 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/engine"
+)
+
+// holdTime is how long a reset waits for the container that holds a workspace in
+// memory: a part of resetTime.
+const holdTime = time.Second
+
+var errHold = errors.New("the workspace in memory could not be held in time")
+
+// hold keeps a workspace that is in memory, and would end with its last container, over
+// a reset: a reader mounts it meanwhile. The caller calls release after the reset. If
+// the engine does not come to it in time, what was in the workspace will be lost; the
+// results of commands that run then say so.
+func (s *Session) hold(ctx context.Context) (release func()) {
+	info, err := s.engine.info(ctx)
+	if s.info.Limits.Disk == 0 || s.info.Workspace.Kind == WorkspaceBind || err == nil && info.ResetKeeps == engine.KeepsMemory {
+		return func() {}
+	}
+	if s.engine.workspaces == nil {
+		s.losses.Add(1)
+		return func() {}
+	}
+	over := make(chan struct{})
+	held := make(chan error, 1)
+	base := context.WithoutCancel(ctx)
+	s.holding.Go(func() { // it may outlast the reset, which is bounded; Stop waits for it
+		work, cancel := context.WithTimeout(base, callTime)
+		defer cancel()
+		h, err := s.engine.startReader(work, readerSpec{
+			over: []engine.Attachment{{Session: s.ID(), Target: s.info.Workspace.Target}}, labels: s.info.labels,
+		})
+		held <- err
+		<-over
+		if err == nil {
+			_ = s.engine.remove(base, h) // what is left of it ends with its lease
+		}
+	})
+	wait, cancel := context.WithTimeoutCause(ctx, holdTime, errHold)
+	defer cancel()
+	select {
+	case err = <-held:
+	case <-wait.Done():
+		err = context.Cause(wait)
+	}
+	if err != nil {
+		s.losses.Add(1)
+	}
+	return func() { close(over) }
+}

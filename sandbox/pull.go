@@ -1,0 +1,234 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sandboxbash/sandboxbash/internal/transfer"
+)
+
+// PullOptions say what Pull may overwrite.
+type PullOptions struct {
+	// Force overwrites files that are not as they were when the session and this
+	// machine last had the same. Never a directory.
+	Force bool
+	// Untracked is for a directory of the caller's own: nothing is remembered of it.
+	Untracked bool
+}
+
+// Pulled is what Pull has done.
+type Pulled struct {
+	LeftOut []string // with the reason
+	// Deleted names what the session has deleted and is still here: Pull deletes
+	// nothing.
+	Deleted []string
+	Written int // files, directories and links
+}
+
+// ConflictError is returned by Pull when files of the user's would be lost.
+type ConflictError = transfer.ConflictError
+
+// Pull copies a file or directory of the session to this machine: the contents of a
+// directory into the directory to, which is made if it is missing; a file into to if
+// that is a directory or ends in a separator, else as to itself.
+//
+// Only regular files, directories and symbolic links that stay inside are made, never
+// anything outside of the directory, and nothing that this machine's tools run by
+// themselves, as the configuration and hooks of a repository. What the session has not
+// changed is not written. What was changed here since both had the same is a
+// *ConflictError, and then nothing was written at all. A src that is missing is an
+// *InputError.
+func (s *Session) Pull(ctx context.Context, src, to string, o PullOptions) (Pulled, error) {
+	done, err := s.pull(ctx, src, to, o)
+	if err != nil {
+		err = s.explain("pull "+s.inside(src), err)
+	}
+	return done, err
+}
+
+// explain places an error of a transfer.
+func (s *Session) explain(what string, err error) error {
+	if _, missing := errors.AsType[missingError](err); missing {
+		return badInput("path", "session %s: %s: %v", s.ID(), what, err)
+	}
+	return fmt.Errorf("session %s: %s: %w", s.ID(), what, err)
+}
+
+// pulling is one Pull.
+type pulling struct {
+	s    *Session
+	src  string // in the session, absolute
+	o    PullOptions
+	tree target // if src is a directory
+	file target // if it is a file
+
+	at *target         // the one of the two that it is; nil before the first entry
+	in *transfer.Inbox // nil before the first entry
+}
+
+// target is a directory that is pulled to.
+type target struct {
+	dir   string
+	as    string // what a file is called here
+	pair  pair
+	known transfer.State // of the pair's record
+	err   error          // why there is none
+}
+
+func (s *Session) pull(ctx context.Context, src, to string, o PullOptions) (Pulled, error) {
+	p := &pulling{s: s, src: s.inside(src), o: o}
+	if err := p.aim(ctx, to); err != nil {
+		return Pulled{}, err
+	}
+	err := s.receive(ctx, src, p.take)
+	if p.in == nil {
+		if err == nil {
+			err = errors.New("nothing has come") // the runner sends one entry at least
+		}
+		return Pulled{}, err
+	}
+	var report transfer.Report
+	if err == nil {
+		report, err = p.in.Finish()
+	}
+	err = errors.Join(err, p.in.Close())
+	done := Pulled{Deleted: report.Deleted, Written: report.Written}
+	for _, l := range report.LeftOut {
+		done.LeftOut = append(done.LeftOut, l.String())
+	}
+	if err == nil && p.tracked() {
+		err = s.remember(ctx, p.at.pair, p.at.known, report.State)
+	}
+	return done, err
+}
+
+// tracked reports whether what is alike afterwards has the same name on both sides.
+func (p *pulling) tracked() bool {
+	return !p.o.Untracked && (p.at == &p.tree || p.file.as == path.Base(p.src))
+}
+
+// aim finds out where to write, if src is a directory and if it is a file, and what is
+// known of there.
+func (p *pulling) aim(ctx context.Context, to string) error {
+	abs, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	p.tree.dir, p.file.dir, p.file.as = abs, abs, path.Base(p.src)
+	info, err := os.Stat(abs)
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !missing:
+		return err
+	case missing && !endsInSeparator(to), err == nil && !info.IsDir():
+		p.file.dir, p.file.as = filepath.Dir(abs), filepath.Base(abs)
+		if !missing {
+			p.tree.err = badInput("path", "%s is a directory, and %s is not", p.src, to)
+		}
+	}
+	if p.o.Untracked {
+		return nil
+	}
+	p.tree.pair, p.file.pair = p.s.pairOf(p.tree.dir, p.src), p.s.pairOf(p.file.dir, path.Dir(p.src))
+	if p.tree.known, err = p.recall(ctx, p.tree.pair); err != nil {
+		return err
+	}
+	p.file.known = p.tree.known
+	if p.file.pair.record != p.tree.pair.record || p.file.pair.id != p.tree.pair.id {
+		p.file.known, err = p.recall(ctx, p.file.pair)
+	}
+	return err
+}
+
+// recall is Session.recall. With Force it need not be known what is overwritten.
+func (p *pulling) recall(ctx context.Context, of pair) (transfer.State, error) {
+	known, err := p.s.recall(ctx, of)
+	if errors.Is(err, errAltered) && p.o.Force {
+		return nil, nil
+	}
+	return known, err
+}
+
+func endsInSeparator(to string) bool {
+	return strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))
+}
+
+// take takes one entry. The first says what src is.
+func (p *pulling) take(e transfer.Entry, content io.Reader) error {
+	if p.in == nil {
+		p.at = &p.file
+		if e.Kind == transfer.Dir {
+			p.at = &p.tree
+		}
+		if p.at.err != nil {
+			return p.at.err
+		}
+		o := transfer.Options{Force: p.o.Force, Named: p.at == &p.file, Leave: transfer.IsCredential, Clean: transfer.Clean}
+		if p.tracked() {
+			o.Base = p.at.known.Below(p.at.pair.below)
+		}
+		var err error
+		if p.in, err = transfer.Open(p.at.dir, o); err != nil {
+			return err
+		}
+	}
+	if p.at == &p.file {
+		if e.Name != path.Base(p.src) || e.Kind != transfer.File {
+			return errors.New("it is more than the file that was asked for")
+		}
+		e.Name = p.file.as
+	}
+	return p.in.Take(e, content)
+}
+
+// Change is one difference between a session and a directory of this machine.
+type Change = transfer.Change
+
+// Side says who has changed something; "" is for what is not known.
+type Side = transfer.Side
+
+// Sides.
+const (
+	ChangedInSession = transfer.Session
+	ChangedHere      = transfer.Here
+	ChangedByBoth    = transfer.Both
+)
+
+// Diff compares a directory of the session with one of this machine, by content, mode
+// and link target. Where it is known what both had in common once, as of a copied
+// workspace, it says who has changed what. What push leaves out is not compared.
+func (s *Session) Diff(ctx context.Context, src, dir string) ([]Change, error) {
+	changes, err := s.diff(ctx, src, dir)
+	if err != nil {
+		return nil, s.explain("diff", err)
+	}
+	return changes, nil
+}
+
+func (s *Session) diff(ctx context.Context, src, dir string) ([]Change, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, badInput("path", "%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	of := s.pairOf(dir, s.inside(src))
+	known, err := s.recall(ctx, of)
+	if err != nil && !errors.Is(err, errAltered) {
+		return nil, err
+	}
+	c := transfer.Compare(transfer.Tree{Root: root, Leave: transfer.IsCredential, Clean: transfer.Clean}, known.Below(of.below))
+	if err := s.receive(ctx, src, c.Take); err != nil {
+		return nil, err
+	}
+	return c.Finish()
+}

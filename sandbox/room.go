@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/docker/go-units"
+
+	"github.com/sandboxbash/sandboxbash/internal/wire"
+)
+
+// Full is a part of the session that had no room left when a command failed: a fact
+// of that moment, by the kernel's count, which need not be why it failed.
+type Full struct {
+	Path  string // where it is mounted
+	Files bool   // no file can be made; else no byte can be written
+	Limit int64  // bytes or files; 0 is the engine's disk
+	// Setting is the setting that has bounded it; "" if there is none.
+	Setting string
+	flag    string
+}
+
+// MarshalText makes the path stand for it in JSON.
+func (f Full) MarshalText() ([]byte, error) {
+	return []byte(f.Path), nil
+}
+
+// String says what is full, and which setting gives a session more.
+func (f Full) String() string {
+	switch {
+	case f.Limit == 0 && f.Files:
+		return f.Path + " is full: the engine's disk takes no more files"
+	case f.Limit == 0:
+		return f.Path + " is full: the engine's disk has no room left"
+	}
+	text := f.Path + " is full: all of its " + units.BytesSize(float64(f.Limit)) + " are used; "
+	if f.Files {
+		text = f.Path + " is full: it has as many files as it takes, " + strconv.FormatInt(f.Limit, 10) + "; "
+	}
+	if f.Setting == "" || f.Files {
+		return text + "that number is fixed"
+	}
+	return text + fmt.Sprintf("give the session more with --%s (%s)", f.flag, f.Setting)
+}
+
+// watch lists what a command that fails may have filled, besides what is in memory. A
+// bound directory is the user's own, on a file system that might not answer.
+func (l labelSpec) watch() []string {
+	if l.Shape == 0 {
+		return nil // its runner does not know the question
+	}
+	paths := []string{"/tmp"}
+	if l.Workspace.Kind != WorkspaceBind {
+		paths = append(paths, l.Workspace.Target)
+	}
+	if l.Profile == Dev {
+		paths = append(paths, "/")
+	}
+	return paths
+}
+
+// full names the limits of what had no room.
+func (l labelSpec) full(all []wire.NoRoom) []Full {
+	var out []Full
+	for _, n := range all {
+		f := Full{Path: n.Path, Files: n.Files, Limit: int64(min(n.Size, 1<<62))}
+		switch {
+		case n.Path == "/tmp":
+			f.Setting, f.flag = "limits.tmp", "tmp"
+		case n.Path == l.home() && l.Profile == Strict:
+			f.Setting, f.flag = "limits.home", "home"
+		case n.Path == l.Workspace.Target && l.Limits.Disk > 0:
+			f.Setting, f.flag = "limits.disk", "disk"
+		case n.Path == "/" || n.Path == l.Workspace.Target:
+			f.Limit = 0
+		}
+		out = append(out, f)
+	}
+	return out
+}
