@@ -51,7 +51,7 @@ func TestKillUnconfirmed(t *testing.T) {
 		calls   []string
 		works   bool // the session does afterwards
 	}{
-		{"reset", func(*fakeEngine) {}, "reset", "", unconfirmed, []string{"reset", "open"}, true},
+		{"reset", func(*fakeEngine) {}, "reset", "", unconfirmed, []string{"reset", "limit", "open"}, true},
 		{"it does not start", func(d *fakeEngine) { d.Fail = onCall("reset", errNotRunning) }, "removed", "", unconfirmed, []string{"reset", "end", "remove"}, false},
 		{"the engine fails", func(d *fakeEngine) { d.Fail = onCall("reset", errTest) }, "", exec.CauseUnconfirmed, unconfirmed, []string{"reset"}, false},
 		{"the engine hangs", func(d *fakeEngine) { d.Hang["reset"] = true }, "", exec.CauseUnconfirmed, unconfirmed + resetTime, []string{"reset"}, false},
@@ -151,7 +151,7 @@ func TestDiagnose(t *testing.T) {
 			d.HangUp(s.ID())
 		}, exec.Unknown, CauseUnreachable, nil, false},
 		{"runner gone", Strict, func(d *fakeEngine, s *Session) { d.HangUp(s.ID()) }, exec.Unknown, exec.CauseRunnerLost, []string{"sweep", "usage"}, true},
-		{"runner gone in dev", Dev, func(d *fakeEngine, s *Session) { d.HangUp(s.ID()) }, exec.Unknown, exec.CauseRunnerLost, []string{"reset", "open"}, true},
+		{"runner gone in dev", Dev, func(d *fakeEngine, s *Session) { d.HangUp(s.ID()) }, exec.Unknown, exec.CauseRunnerLost, []string{"reset", "limit", "open"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,7 @@ func (s *Session) settleAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.usualPids(ctx) // the check below asks for it, and it may be raised: see withSpare
 	stream, err := s.engine.backend.Open(ctx, s.handle, engine.Exec{Args: serveCommand(), User: "0:0"})
 	if err != nil {
 		return err

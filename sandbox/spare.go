@@ -40,9 +40,18 @@ func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 		defer cancel()
-		_ = limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: usual}) // a session that has gone has no limit
+		s.usualPids(ctx)
 	}()
 	return do()
+}
+
+// usualPids sets the pids limit of the session's start again. A limit that stays raised,
+// because the engine did not answer or the host ended, costs its session nothing: it is
+// set again before the session is checked after its next reset.
+func (s *Session) usualPids(ctx context.Context) {
+	if limiter, ok := s.engine.backend.(engine.Limiter); ok {
+		_ = limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: s.info.Limits.Pids})
+	}
 }
 
 // withSpareOnce is withSpare for what writes: it is not called again once it has
