@@ -14,7 +14,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=20m
 
-.PHONY: help build quickstart test kills check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
+.PHONY: help build quickstart test lanes kills check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ quickstart: build ## build it, make the host image, and run a real job in a sess
 test: build ## run every test there is, e2e included (needs an engine)
 	$(GO) test -p 1 $(TESTFLAGS) ./...
 	cd tools/release && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
+
+lanes: build ## every check of docs/lanes.md on every engine and runtime here: make test takes the environment's alone
+	SANDBOXBASH_TEST_LANES=all $(GO) test $(TESTFLAGS) -run '^TestLanes$$' ./e2e
 
 kills: ## each attack on a kill by each way to kill: more of TestSurvivors than make test takes time for
 	SANDBOXBASH_TEST_KILLS=all $(GO) test $(TESTFLAGS) -run '^TestSurvivors$$' ./sandbox

@@ -63,21 +63,13 @@ var metaphors = map[string]string{
 	"left":   "remaining, leftover",
 }
 
-// pending are directories that still have such words; an entry goes when its
-// directory is clean.
-var pending = []string{}
-
 // exceptions are files that may hold a phrase, each with its reason.
 var exceptions = []struct{ path, text, reason string }{
 	{"docs/words_test.go", "", "it lists them"},
+	{"sandbox/engine_accounts_test.go", "somebody", "an account of that name"},
 	{"images/host.go", "nobody", "the account of that name"},
 	{"policy/bashtest/bash.go", "nobody", "the account of that name"},
-	{"e2e/testdata/script/audit.txtar", "is no time", "a message of cmd/sandboxbash, which is pending"},
-	{"e2e/testdata/script/cli-serve.txtar", "is no plain", "a message of cmd/sandboxbash, which is pending"},
-	{"e2e/testdata/script/cli-serve.txtar", "nobody", "a message of cmd/sandboxbash, which is pending"},
-	{"e2e/testdata/script/image-built-base.txtar", "is no argument", "a message of images, which is pending"},
 	{"e2e/testdata/script/image-shells.txtar", "nobody", "the name of a user that no image has"},
-	{"e2e/testdata/script/wrong-use.txtar", "is no directory", "a message of cmd/sandboxbash, which is pending"},
 }
 
 // finding is a phrase that should be another.
@@ -90,7 +82,7 @@ type finding struct {
 // type names and documents.
 func TestWords(t *testing.T) {
 	t.Parallel()
-	files, waiting, excepted := 0, make(map[string]int), make(map[int]bool)
+	files, excepted := 0, make(map[int]bool)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -119,10 +111,6 @@ func TestWords(t *testing.T) {
 				excepted[i] = true
 				continue
 			}
-			if dir := pendingDir(name); dir != "" {
-				waiting[dir]++
-				continue
-			}
 			t.Errorf("%s:%d: %q: write %s", name, f.line, f.text, f.instead)
 		}
 		return nil
@@ -133,12 +121,9 @@ func TestWords(t *testing.T) {
 	if files < 100 {
 		t.Errorf("looked at %d files; want all", files)
 	}
-	for _, dir := range pending {
-		t.Logf("pending: %s has %d", dir, waiting[dir])
-	}
 	for i, e := range exceptions {
 		if !excepted[i] {
-			t.Logf("no longer needed: the exception for %q in %s (%s)", e.text, e.path, e.reason)
+			t.Errorf("no longer needed: the exception for %q in %s (%s)", e.text, e.path, e.reason)
 		}
 	}
 }
@@ -161,16 +146,6 @@ func exception(name, text string) int {
 		}
 	}
 	return -1
-}
-
-// pendingDir is the entry of pending that a file is under, or "".
-func pendingDir(name string) string {
-	for _, dir := range pending {
-		if name == dir || strings.HasPrefix(name, dir+"/") {
-			return dir
-		}
-	}
-	return ""
 }
 
 // inFile finds the phrases in a file: in all of its text, or for Go in its

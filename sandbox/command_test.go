@@ -21,7 +21,7 @@ func TestCommandCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		c     Command
-		field string // "" is no error
+		field string // "" stands for success
 		text  string // part of it
 	}{
 		{"plain", Command{Script: "true"}, "", ""},

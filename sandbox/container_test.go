@@ -82,8 +82,8 @@ func TestOwner(t *testing.T) {
 		{"me", me, false},
 		{"another process with my number", owner{host: me.host, pid: me.pid, started: me.started + "0"}, true},
 		{"one of before the boot", owner{host: me.host, pid: me.pid, started: "0" + me.started}, true},
-		{"nobody", owner{host: me.host, pid: 1 << 22, started: me.started}, true}, // PID_MAX_LIMIT: never given
-		{"somebody elsewhere", owner{host: "elsewhere", pid: 1 << 22}, false},
+		{"a process that is not there", owner{host: me.host, pid: 1 << 22, started: me.started}, true}, // PID_MAX_LIMIT: never given
+		{"one on another machine", owner{host: "elsewhere", pid: 1 << 22}, false},
 	} {
 		if got := tt.who.gone(); got != tt.want {
 			t.Errorf("%s: gone() = %t; want %t", tt.name, got, tt.want)

@@ -25,7 +25,8 @@ import (
 // copiedDir is where it is kept.
 const copiedDir = wire.JobsDir + "/copied"
 
-// maxCopiedRecord bounds a record: of the most files and names that a transfer takes.
+// maxCopiedRecord bounds a record. It has room for the most files and names that a
+// transfer takes.
 const maxCopiedRecord = 96 << 20 // bytes
 
 // copiedSlots is how many records a session has at most, besides that of its
@@ -60,7 +61,7 @@ func (s *Session) pairOf(host, inside string) pair {
 	return pair{record: fmt.Sprintf("pair%d", hashByte(id)%copiedSlots), id: id, below: "."}
 }
 
-// resolved is a path without links; of what is not there yet as much as there is.
+// resolved returns the path without links. It resolves as much of the path as exists.
 func resolved(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

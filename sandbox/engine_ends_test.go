@@ -204,10 +204,12 @@ func TestRunnerVolumePruned(t *testing.T) {
 	}
 }
 
-// After a reset the user has a home again.
+// After a reset the user has a home again, and a pids limit that a host left raised
+// when it ended is what it was: the session is checked and goes on.
 func TestHomeAfterReset(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})
+	cli(t, "update", "--pids-limit", "2000", s.Info().Container)
 	const look = "stat -c %a:%u ~; cat ~/.gitconfig; git init -q g && cd g && git commit -q --allow-empty -m x && git log --format=%an"
 	want := script(t, s, look)
 	script(t, s, "rm -r g")

@@ -102,7 +102,7 @@ func TestEngineDeliver(t *testing.T) {
 	}
 }
 
-// A running command is handed over on request, also when nobody takes its output,
+// A running command is handed over on request, also when its output is not read,
 // and the file has every byte.
 func TestEngineHandOverOnRequest(t *testing.T) {
 	t.Parallel()

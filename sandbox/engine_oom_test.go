@@ -8,7 +8,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// A command that somebody else has killed is not said to have had too little memory
+// A command that another process has killed is not said to have had too little memory
 // because another one had.
 func TestOOMOfAnother(t *testing.T) {
 	t.Parallel()

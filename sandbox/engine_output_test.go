@@ -52,8 +52,8 @@ func integritySize(run int) int64 {
 	}
 }
 
-// Every artifact holds its command's output to the last byte, whoever watches: a
-// subscriber that reads 1 KiB/s, one that reads nothing, or nobody.
+// Every artifact holds its command's output to the last byte, with any
+// subscriber: one that reads 1 KiB/s, one that reads nothing, or none.
 func TestArtifactIntegrity(t *testing.T) {
 	t.Parallel()
 	client, e := storing(t)
@@ -103,10 +103,10 @@ func watcher(t *testing.T, run int) func(*sink.Sink) {
 // consumers is how many watch one command in TestSlowConsumers.
 const consumers = 100
 
-// Row L11, scenario 81: a hundred who watch a command, half of whom never read and
-// half only now and then, cost it nothing and no other; and one who takes nothing
-// of the output itself, and so holds it up, holds up nobody else, and his own
-// command no longer than its timeout.
+// Row L11, scenario 81: a hundred subscribers of a command, half of which never read and
+// half only now and then, slow down neither the command nor another one. A caller that
+// does not read the output itself holds up its own command, and no longer than the
+// command's timeout.
 func TestSlowConsumers(t *testing.T) {
 	t.Parallel()
 	client, e := storing(t)
@@ -128,7 +128,7 @@ func TestSlowConsumers(t *testing.T) {
 			},
 		})
 		if err != nil {
-			t.Errorf("the one that nobody takes anything of: %v", err)
+			t.Errorf("the one whose output is not read: %v", err)
 		}
 		ended <- res
 	}()
@@ -136,12 +136,12 @@ func TestSlowConsumers(t *testing.T) {
 	if got := run(t, other, sandbox.Command{Script: "echo here"}); got != "here\n" {
 		t.Errorf("the other session: %q", got)
 	}
-	if got := run(t, s, sandbox.Command{Script: "echo beside"}); got != "beside\n" {
-		t.Errorf("beside it: %q", got)
+	if got := run(t, s, sandbox.Command{Script: "echo parallel"}); got != "parallel\n" {
+		t.Errorf("in parallel: %q", got)
 	}
 	select {
 	case res := <-ended:
-		t.Fatalf("the one that nobody takes anything of has ended too early to hold up anybody: %+v", res)
+		t.Fatalf("the one whose output is not read has ended too early to hold up the others: %+v", res)
 	default:
 	}
 
@@ -167,17 +167,17 @@ func TestSlowConsumers(t *testing.T) {
 	select {
 	case res := <-ended:
 		if res.Reason != exec.TimedOut || !errors.Is(res.Output.Stdout.Live, sink.ErrGivenUp) {
-			t.Errorf("the one that nobody takes anything of: %+v", res)
+			t.Errorf("the one whose output is not read: %+v", res)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the one that nobody takes anything of does not end")
+		t.Error("the one whose output is not read does not end")
 	}
 }
 
 // numbers yields what seq 1 20000000 prints.
 func numbers() *io.PipeReader {
 	r, w := io.Pipe()
-	go func() { // ends when nobody reads
+	go func() { // ends when r is closed
 		var b []byte
 		for i := 1; ; i++ {
 			b = append(strconv.AppendInt(b, int64(i), 10), '\n')

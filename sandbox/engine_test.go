@@ -193,7 +193,7 @@ type ended struct {
 	took time.Duration
 }
 
-// begin runs a command beside the test, and returns once it has printed word.
+// begin runs a command in parallel with the test, and returns once it has printed word.
 func begin(ctx context.Context, t *testing.T, s *sandbox.Session, c sandbox.Command, word string) <-chan ended {
 	t.Helper()
 	printed := await(word)

@@ -149,7 +149,7 @@ const scrubMargin = 1 << 20 // bytes
 
 // Output reads a job's output, scrubs it, and keeps of it what opts say, as of a
 // command's. The whole output of a job that has ended becomes the job's artifact,
-// once, if opts want one; of a part there is none. The artifact that another call
+// once, if opts want one; a part does not become one. The artifact that another call
 // has made is only named.
 func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (sink.Output, error) {
 	info, err := j.Now(ctx)

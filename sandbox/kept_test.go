@@ -91,7 +91,7 @@ func TestReapKeeps(t *testing.T) {
 	}{
 		{"a lease that is over", Spec{Keep: day}, nil, "abcd 3 4096", true, CauseLeaseOver},
 		{"with nothing in it", Spec{Keep: day}, nil, "abcd 0 0", false, ""},
-		{"nobody can tell", Spec{Keep: day}, nil, "- 0 0", true, CauseLeaseOver},
+		{"unknown", Spec{Keep: day}, nil, "- 0 0", true, CauseLeaseOver},
 		{"not to be kept", Spec{}, nil, "abcd 3 4096", false, ""},
 		{"a bind", Spec{Keep: day, Workspace: Workspace{Kind: WorkspaceBind, Dir: "/", Target: "/w"}, User: &User{UID: 7, GID: 7}}, nil, "abcd 3 4096", false, ""},
 		{"in memory", Spec{Keep: day, Limits: Limits{Disk: 1 << 20}}, nil, "abcd 3 4096", false, ""},
@@ -313,8 +313,8 @@ func TestLeave(t *testing.T) {
 	}{
 		{"not changed", time.Hour, "aa 1 1", "aa 1 1", false},
 		{"changed", time.Hour, "aa 1 1", "bb 1 1", true},
-		{"nobody can tell what was", time.Hour, "- 1 1", "- 1 1", true},
-		{"nobody can tell what is", time.Hour, "aa 1 1", "- 1 1", true},
+		{"unknown before", time.Hour, "- 1 1", "- 1 1", true},
+		{"unknown now", time.Hour, "aa 1 1", "- 1 1", true},
 		{"emptied", time.Hour, "aa 1 1", "bb 0 0", false},
 		{"not to be kept", 0, "aa 1 1", "bb 1 1", false},
 	} {

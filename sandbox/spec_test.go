@@ -143,7 +143,7 @@ func TestNormalize(t *testing.T) {
 		{"tmp above the memory", Spec{Limits: Limits{Memory: 1 << 30, Tmp: 1<<30 + 1}}, Spec{}, "count as memory"},
 		{"root in strict", Spec{User: &User{0, 0}}, Spec{}, "no commands of uid or gid 0"},
 		{"root's group in strict", Spec{User: &User{1000, 0}}, Spec{}, "uid or gid 0"},
-		{"somebody in dev", Spec{Profile: Dev, User: &User{1000, 1000}}, Spec{}, "profile dev is uid 0"},
+		{"another user in dev", Spec{Profile: Dev, User: &User{1000, 1000}}, Spec{}, "profile dev is uid 0"},
 		{"no such directory", Spec{Workspace: Workspace{Kind: WorkspaceCopy, Dir: mine + "/none"}}, Spec{}, "no such file"},
 		{"a file", Spec{Workspace: Workspace{Kind: WorkspaceBind, Dir: file}}, Spec{}, "not a directory"},
 	} {

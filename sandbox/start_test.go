@@ -265,7 +265,7 @@ func TestWarm(t *testing.T) {
 	})
 }
 
-// However many ask at once, nobody gets what another has.
+// However many callers ask at once, each gets a session of its own.
 func TestWarmIsNeverShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestProgramsFromAVolume(t *testing.T) {
 		{"strict", Spec{}, true},
 		{"dev installs programs", Spec{Profile: Dev}, false},
 		{"a workspace among them", Spec{Workspace: Workspace{Target: "/usr/src/app"}}, false},
-		{"a workspace beside them", Spec{Workspace: Workspace{Target: "/usrlocal"}}, true},
+		{"a workspace next to them", Spec{Workspace: Workspace{Target: "/usrlocal"}}, true},
 	} {
 		spec, err := tt.spec.Normalize()
 		if err != nil {

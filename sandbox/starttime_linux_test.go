@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Row L10: whoever sets the clock changes no owner. The kernel's own file of when
+// Row L10: setting the clock changes no owner. The kernel's own file of when
 // it was booted, by the clock of now, is the only thing that a step changes.
 func TestBirthAndTheClock(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestBirthAndTheClock(t *testing.T) {
 	}
 	write("7/stat", process("Z", "4711"))
 	if after, ok := birthIn(proc, 7); !ok || after != "" {
-		t.Errorf("of one that has ended: birthIn() = %q, %t; want that nobody is there", after, ok)
+		t.Errorf("of one that has ended: birthIn() = %q, %t; want that it is not there", after, ok)
 	}
 	write("7/stat", process("S", "4712"))
 	if after, ok := birthIn(proc, 7); !ok || after == before {
@@ -65,6 +65,6 @@ func TestBirthOfTheEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, ok := startTime(cmd.Process.Pid); !ok || after != "" {
-		t.Errorf("startTime() of a child that has ended = %q, %t; want nobody", after, ok)
+		t.Errorf("startTime() of a child that has ended = %q, %t; want none", after, ok)
 	}
 }

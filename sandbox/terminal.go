@@ -49,8 +49,8 @@ type Terminal struct {
 
 	mu       sync.Mutex
 	bytes    int64         // guarded by mu; shown so far
-	lastRead time.Time     // guarded by mu; of the last output
-	lastSent time.Time     // guarded by mu; of the last input
+	lastRead time.Time     // guarded by mu; time of the last output
+	lastSent time.Time     // guarded by mu; time of the last input
 	changed  chan struct{} // guarded by mu; closed and replaced when something is shown
 
 	done   chan struct{} // closed when all is over

@@ -129,8 +129,10 @@ func asSignaller(uid uint32, fn func()) error {
 		return fmt.Errorf("setresuid: %w", err)
 	}
 	fn()
-	if err := set(0, 0, 0); err != nil { // always works for a thread whose saved uid is 0
-		panic(err)
+	if err := set(0, 0, 0); err != nil {
+		// The kernel grants this to every thread whose saved uid is 0. A thread that kept
+		// the uid of commands would run the next fork with their rights.
+		panic(fmt.Sprintf("setresuid back to 0: %v", err))
 	}
 	return hide()
 }
