@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -232,5 +233,40 @@ func TestEngineJobSecrets(t *testing.T) {
 	}
 	if inside := script(t, s, "wc -c </run/jobs/bg_1.log"); strings.TrimSpace(inside) != "54" {
 		t.Errorf("the file inside has %s bytes; want the secret's 20, a newline and the completion", inside)
+	}
+}
+
+// A question that the runner answers itself starts nothing in the session.
+func TestQuestionsStartNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, sandbox.Spec{})
+	j, err := s.StartJob(t.Context(), sandbox.Command{Script: "echo begun; sleep 1000"}, sandbox.JobOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastPID := func() int {
+		t.Helper()
+		pid, err := strconv.Atoi(strings.TrimSpace(script(t, s, "echo $$")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	lastPID() // its runner is idle from here on
+	before := lastPID()
+	for range 20 {
+		if all, err := s.Jobs(t.Context(), ""); err != nil || len(all) != 1 {
+			t.Fatalf("Jobs() = %+v, %v; want one", all, err)
+		}
+		if all, err := s.Processes(t.Context()); err != nil || len(all) == 0 {
+			t.Fatalf("Processes() = %+v, %v", all, err)
+		}
+	}
+	// A process or thread of each question would be 40.
+	if made := lastPID() - before; made > 20 {
+		t.Errorf("%d processes and threads began during 40 questions; want hardly any", made)
+	}
+	if _, err := j.Kill(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

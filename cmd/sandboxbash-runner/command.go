@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -34,6 +35,9 @@ type command struct {
 	ooms       *oomWatch
 	count      *processCount // from just before the start
 	onTerminal bool          // its streams are this process's terminal
+
+	// quit ends an answer, which has no process to kill; nil for a command.
+	quit context.CancelFunc
 
 	ended chan struct{} // closed when the leader has been reaped
 	alone chan struct{} // closed when no child is left
@@ -257,6 +261,10 @@ func (c *command) kill(grace time.Duration) { c.end(wire.Kill{Grace: grace}) }
 
 // end is kill, with SIGINT first if that is asked for.
 func (c *command) end(kill wire.Kill) {
+	if c.quit != nil {
+		c.quit()
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.killed != nil {

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -357,25 +356,4 @@ func (s *spool) sign(end wire.JobEnd) {
 	}
 	_, _ = s.f.WriteString(text + end.Completion())
 	s.f.Close()
-}
-
-// maxQuery bounds an encoded wire.JobQuery in bytes.
-const maxQuery = 16 << 10
-
-// answerJobs answers one question about the jobs of the session. It runs as uid 0: the
-// directory is uid 0's.
-func answerJobs(in io.Reader, out io.Writer) error {
-	// In profile dev commands have this uid, and may trace.
-	if err := hide(); err != nil {
-		return err
-	}
-	b, err := io.ReadAll(io.LimitReader(in, maxQuery))
-	if err != nil {
-		return err
-	}
-	q, err := wire.ParseJobQuery(b)
-	if err != nil {
-		return err
-	}
-	return jobs.Dir(wire.JobsDir).Answer(q, out)
 }

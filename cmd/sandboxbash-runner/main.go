@@ -8,21 +8,19 @@
 //	runner serve              runs commands that the host sends as frames on stdio
 //	runner pty                runs one command on the exec's terminal
 //	runner attend             carries frames between the host and a terminal's runner
-//	runner jobs               answers a query about jobs
 //	runner push USER DIR      unpacks a tar stream with the rights of the session's user
 //	runner pull USER PATH     packs a tar stream with the rights of the session's user
 //	runner home               prepares the home of the session's user
 //	runner posture PATH…      reports what confines it
-//	runner ps                 lists processes
 //	runner survey TIME DIR…   reports how much is in directories, and whether it has changed
 //	runner terms              reports which kinds of terminals the image knows
 //	runner accounts …         copies the image's /etc, and names the session's user in it
 //	runner clear DIR          empties a directory
 //
-// init, serve, pty, attend, jobs, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
+// init, serve, pty, attend, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
 // and CAP_SETGID at most, and are not dumpable; push and pull act for the session's user.
 // accounts runs as uid 0 of a container that was made for it, as clear and survey also do.
-// All others run as the session's user. Package wire says
+// All others run as the session's user. The verbs jobs and ps start no process: see answer.go. Package wire says
 // what each verb's arguments are: the engine logs them, so what a command is travels in
 // the stream.
 package main
@@ -74,8 +72,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		return runTerminal()
 	case wire.VerbAttend:
 		err = attend(os.Stdin, os.Stdout)
-	case wire.VerbJobs:
-		err = answerJobs(os.Stdin, os.Stdout)
 	case wire.VerbPush:
 		err = user.Push(args, os.Stdin, os.Stdout)
 	case wire.VerbPull:
@@ -88,8 +84,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = user.Home()
 	case wire.VerbPosture:
 		err = user.Posture(os.Stdout, args)
-	case wire.VerbPS:
-		err = user.Processes(os.Stdout)
 	case wire.VerbSurvey:
 		err = user.Survey(args, os.Stdout)
 	case wire.VerbTerms:
@@ -101,6 +95,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|jobs|posture|push|pull|ps|survey|terms")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|posture|push|pull|survey|terms")
 	return exitUsage
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -240,6 +241,12 @@ func (s *server) start() error {
 	}
 	s.init.contact()
 	s.command = newCommand(s, req)
+	if answer := answerTo(&req); answer != nil {
+		ctx, quit := context.WithCancel(context.Background())
+		s.command.quit = quit
+		go s.command.answer(ctx, answer) // closes done
+		return nil
+	}
 	if req.Job != nil {
 		s.command.job = newJob(s.command, *req.Job, wire.JobsDir, s.lease)
 	}

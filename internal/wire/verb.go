@@ -25,21 +25,21 @@ const (
 	VerbServe    Verb = "serve"    // runs commands that the host sends as frames on stdio
 	VerbPTY      Verb = "pty"      // runs one command on the exec's terminal
 	VerbAttend   Verb = "attend"   // carries frames between the host and a terminal's runner
-	VerbJobs     Verb = "jobs"     // answers one JobQuery
+	VerbJobs     Verb = "jobs"     // answers one JobQuery; a runner that serves does it itself
 	VerbPush     Verb = "push"     // TransferArgs; unpacks a tar stream, answers with a Sum
 	VerbPull     Verb = "pull"     // TransferArgs; packs a tar stream
 	VerbAccounts Verb = "accounts" // AccountsArgs; copies an image's /etc and names the session's user in it
 	VerbClear    Verb = "clear"    // ClearArgs; empties a directory
 	VerbHome     Verb = "home"     // prepares the home of the session's user
 	VerbPosture  Verb = "posture"  // PostureArgs; answers with a Posture
-	VerbPS       Verb = "ps"       // answers with Processes
+	VerbPS       Verb = "ps"       // answers with Processes; a runner that serves does it itself
 	VerbSurvey   Verb = "survey"   // SurveyArgs; answers with Surveys
 	VerbTerms    Verb = "terms"    // reads Terms, answers with those that the image describes
 )
 
 // Trusted reports whether the verb's answers count as the runner's own word although
 // the process is started like a command.
-func (v Verb) Trusted() bool { return v == VerbAttend || v == VerbJobs }
+func (v Verb) Trusted() bool { return v == VerbAttend }
 
 // Exit codes of a session's PID 1 that ends for a reason of its own. An engine invents
 // neither for a PID 1 that was killed, or whose end it has missed.

@@ -79,7 +79,7 @@ func TestParseArgsRefuses(t *testing.T) {
 func TestTrusted(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Verb{VerbAttend, VerbJobs, VerbServe, VerbPush, VerbPosture, ""} {
-		if got, want := v.Trusted(), slices.Contains([]Verb{"attend", "jobs"}, v); got != want {
+		if got, want := v.Trusted(), slices.Contains([]Verb{"attend"}, v); got != want {
 			t.Errorf("%q.Trusted() = %t; want %t", v, got, want)
 		}
 	}

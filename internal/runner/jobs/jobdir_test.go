@@ -4,8 +4,10 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -59,7 +61,7 @@ func end(t *testing.T, d Dir, id string, f *os.File, ago time.Duration, kept uin
 func states(t *testing.T, d Dir, keep wire.JobKeep) map[string]wire.JobState {
 	t.Helper()
 	var out bytes.Buffer
-	if err := d.Answer(wire.JobQuery{Verb: wire.JobList, Keep: keep}, &out); err != nil {
+	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobList, Keep: keep}, &out); err != nil {
 		t.Fatal(err)
 	}
 	all, err := wire.ParseJobStates(out.Bytes())
@@ -105,7 +107,7 @@ func TestList(t *testing.T) {
 	put(t, d, "bg_1", "running")
 	end(t, d, "bg_2", put(t, d, "bg_2", "ended"), time.Minute, 5)
 	put(t, d, "bg_3", "").Close() // its end has not been noted
-	if err := d.Answer(wire.JobQuery{Verb: wire.JobNote, ID: "bg_2", Known: true, Artifact: "7"}, nil); err != nil {
+	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobNote, ID: "bg_2", Known: true, Artifact: "7"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	all := states(t, d, long)
@@ -213,15 +215,15 @@ func TestRemove(t *testing.T) {
 	t.Parallel()
 	d := Dir(t.TempDir())
 	f := put(t, d, "bg_1", "x")
-	if err := d.Answer(wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err == nil {
+	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err == nil {
 		t.Error("a running job was removed")
 	}
 	end(t, d, "bg_1", f, 0, 1)
-	if err := d.Answer(wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err != nil {
+	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobRemove, ID: "bg_1"}, nil); err != nil {
 		t.Errorf("remove: %v", err)
 	}
 	for _, id := range []string{"bg_1", "bg_2", "../x", ""} {
-		if err := d.Answer(wire.JobQuery{Verb: wire.JobRemove, ID: id}, nil); !errors.Is(err, errNoJob) {
+		if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobRemove, ID: id}, nil); !errors.Is(err, errNoJob) {
 			t.Errorf("remove %q: %v; want %v", id, err, errNoJob)
 		}
 	}
@@ -246,7 +248,7 @@ func TestOutput(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		row.query.ID = "bg_1"
-		if err := d.Answer(row.query, &out); err != nil || out.String() != row.want {
+		if err := d.Answer(t.Context(), row.query, &out); err != nil || out.String() != row.want {
 			t.Errorf("%s: %q, %v; want %q", name, &out, err, row.want)
 		}
 	}
@@ -261,7 +263,7 @@ func TestFollow(t *testing.T) {
 		f := put(t, d, "bg_1", "one ")
 		var out bytes.Buffer
 		followed := make(chan error, 1)
-		go func() { followed <- d.Answer(wire.JobQuery{Verb: wire.JobFollow, ID: "bg_1"}, &out) }()
+		go func() { followed <- d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobFollow, ID: "bg_1"}, &out) }()
 		log, err := os.OpenFile(d.Path("bg_1"+LogSuffix), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +296,7 @@ func TestWait(t *testing.T) {
 	d := Dir(t.TempDir())
 	f := put(t, d, "bg_1", "")
 	waited := make(chan error, 1)
-	go func() { waited <- d.Answer(wire.JobQuery{Verb: wire.JobWait, ID: "bg_1"}, nil) }()
+	go func() { waited <- d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobWait, ID: "bg_1"}, nil) }()
 	select {
 	case err := <-waited:
 		t.Fatalf("wait returned %v while the job ran", err)
@@ -306,6 +308,40 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// The end of its context ends each question that waits, and its turn goes to the next.
+func TestAnswerCancelled(t *testing.T) {
+	t.Parallel()
+	d := Dir(t.TempDir())
+	f := put(t, d, "bg_1", "")
+	t.Cleanup(func() { f.Close() })
+	holder := newTicks()
+	go func() { _ = d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobWatch, Watch: "held"}, holder) }()
+	<-holder.c
+	for name, q := range map[string]wire.JobQuery{
+		"wait":             {Verb: wire.JobWait, ID: "bg_1"},
+		"follow":           {Verb: wire.JobFollow, ID: "bg_1"},
+		"watch":            {Verb: wire.JobWatch, Watch: "w"},
+		"watch, in a line": {Verb: wire.JobWatch, Watch: "held"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			answered := make(chan error, 1)
+			go func() { answered <- d.Answer(ctx, q, io.Discard) }()
+			select {
+			case err := <-answered:
+				t.Fatalf("Answer() = %v at once; want it to wait", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			why := errors.New("enough")
+			cancel(why)
+			if err := <-answered; !errors.Is(err, why) {
+				t.Errorf("Answer() = %v; want %v", err, why)
+			}
+		})
+	}
+}
+
 // A watch tells that it has begun, and that something has happened; one at a time
 // of a name.
 func TestWatch(t *testing.T) {
@@ -313,11 +349,11 @@ func TestWatch(t *testing.T) {
 	d := Dir(t.TempDir())
 	first, second := newTicks(), newTicks()
 	watched := make(chan error, 1)
-	go func() { watched <- d.Answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, first) }()
+	go func() { watched <- d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, first) }()
 	<-first.c
 	f := put(t, d, "bg_1", "")
 	<-first.c
-	go func() { _ = d.Answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, second) }()
+	go func() { _ = d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, second) }()
 	select {
 	case <-second.c:
 		t.Fatal("two watches of one name at once")

@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,23 +18,23 @@ import (
 // errNoJob is the error of a query that names an unknown job.
 var errNoJob = errors.New("no such job")
 
-// Answer answers a query. A JobFollow, a JobWait and a JobWatch take as long as the job,
-// or the reader, lives.
-func (d Dir) Answer(q wire.JobQuery, out io.Writer) error {
+// Answer answers a query. A JobFollow and a JobWait take until the job has ended, and a
+// JobWatch takes until ctx ends. The error is ctx's cause if it ended first.
+func (d Dir) Answer(ctx context.Context, q wire.JobQuery, out io.Writer) error {
 	switch q.Verb { //nolint:exhaustive // the others are about one job
 	case wire.JobList:
 		return d.list(q.Keep, out)
 	case wire.JobWatch:
-		return d.watch(q.Watch, out)
+		return d.watch(ctx, q.Watch, out)
 	}
 	if !wire.ValidJobID(q.ID) || !d.exists(q.ID+JobSuffix) {
 		return errNoJob
 	}
 	switch q.Verb {
 	case wire.JobRead, wire.JobFollow, wire.JobTail:
-		return d.output(q, out)
+		return d.output(ctx, q, out)
 	case wire.JobWait:
-		return d.wait(q.ID)
+		return d.wait(ctx, q.ID)
 	case wire.JobKill:
 		// The holder of the lock is the runner, or in profile dev a command that gains
 		// nothing by it.
@@ -103,7 +104,7 @@ func (d Dir) note(q wire.JobQuery) error {
 }
 
 // output copies a job's output, never what has been appended to it at its end.
-func (d Dir) output(q wire.JobQuery, out io.Writer) error {
+func (d Dir) output(ctx context.Context, q wire.JobQuery, out io.Writer) error {
 	f, err := d.open(q.ID + LogSuffix)
 	if err != nil {
 		return err
@@ -135,7 +136,9 @@ func (d Dir) output(q wire.JobQuery, out io.Writer) error {
 		if ended || q.Verb != wire.JobFollow {
 			return nil
 		}
-		news.wait()
+		if err := news.wait(ctx); err != nil {
+			return err
+		}
 	}
 }
 
@@ -153,15 +156,26 @@ func (d Dir) extent(id string, f *os.File) (size uint64, ended bool) {
 }
 
 // wait returns when the job's runner is gone.
-func (d Dir) wait(id string) error {
+func (d Dir) wait(ctx context.Context, id string) error {
 	f, err := d.open(id + JobSuffix)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return lockFile(ctx, f, unix.LOCK_SH, unix.IN_CLOSE_WRITE)
+}
+
+// lockFile takes a lock on f as soon as it is free. Its holder's closing of the file is
+// one of events. No thread blocks meanwhile, so that the end of ctx is seen.
+func lockFile(ctx context.Context, f *os.File, how int, events uint32) error {
+	news := newNews(nil, events, f.Name())
+	defer news.close()
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_SH)
-		if !errors.Is(err, unix.EINTR) {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if err := news.wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -169,21 +183,15 @@ func (d Dir) wait(id string) error {
 
 // watch writes a byte when it is this watch's turn, and then one whenever jobs
 // have come, ended or gone.
-func (d Dir) watch(name string, out io.Writer) error {
+func (d Dir) watch(ctx context.Context, name string, out io.Writer) error {
 	// Read-only: closing a file that could be written is news of the directory.
 	turn, err := os.OpenFile(d.Path(".watch-"+name), os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	defer turn.Close()
-	for {
-		err := unix.Flock(int(turn.Fd()), unix.LOCK_EX)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
+	if err := lockFile(ctx, turn, unix.LOCK_EX, unix.IN_CLOSE_NOWRITE); err != nil {
+		return err
 	}
 	news := newNews(ofJobs, unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_CLOSE_WRITE, string(d))
 	defer news.close()
@@ -199,7 +207,9 @@ func (d Dir) watch(name string, out io.Writer) error {
 			}
 		}
 		last = now
-		news.wait()
+		if err := news.wait(ctx); err != nil {
+			return err
+		}
 	}
 }
 

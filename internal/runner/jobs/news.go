@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -36,7 +37,7 @@ const (
 // settle holds the pauses between an event and the looks after it. The kernel tells
 // of a file's closing before it gives back the file's lock, by which one sees that
 // a runner is gone.
-var settle = []time.Duration{20 * time.Millisecond, 200 * time.Millisecond}
+var settle = []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond}
 
 // newNews watches files or directories from now on. Events of a
 // directory's entries count only for those that matter.
@@ -60,31 +61,40 @@ func (n *news) open() {
 	n.f = os.NewFile(uintptr(fd), "inotify")
 }
 
-// wait returns when something may have changed since the last wait.
-func (n *news) wait() {
+// wait returns when something may have changed since the last wait, or with ctx's cause
+// when ctx ends.
+func (n *news) wait(ctx context.Context) error {
 	if n.f == nil {
-		time.Sleep(often)
+		select {
+		case <-time.After(often):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		n.open() // what happens from here on is notified, and the caller checks now
-		return
+		return nil
 	}
 	pause := seldom
 	if len(n.again) > 0 {
 		pause, n.again = n.again[0], n.again[1:]
 	}
 	_ = n.f.SetReadDeadline(time.Now().Add(pause))
-	for {
+	f := n.f
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for ctx.Err() == nil {
 		got, err := n.f.Read(n.buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return
+			return context.Cause(ctx)
 		case err != nil:
 			n.close()
-			return
+			return context.Cause(ctx)
 		case n.tells(n.buf[:got]):
 			n.again = settle
-			return
+			return nil
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // tells reads inotify(7)'s events: a watch, a mask, a cookie and the length of the

@@ -20,7 +20,7 @@ func watching(t *testing.T, d Dir) *ticks {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = d.Answer(wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, told)
+		_ = d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobWatch, Watch: "w"}, told)
 	}()
 	<-told.c
 	t.Cleanup(func() {
@@ -55,7 +55,7 @@ func TestWatchIsSilent(t *testing.T) {
 		}
 		silent(t, told, "a list")
 		if jobs > 0 {
-			if err := d.Answer(wire.JobQuery{Verb: wire.JobNote, ID: "bg_1", Known: true, Artifact: "1"}, nil); err != nil {
+			if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobNote, ID: "bg_1", Known: true, Artifact: "1"}, nil); err != nil {
 				t.Fatal(err)
 			}
 			silent(t, told, "a note")
@@ -101,7 +101,7 @@ func TestWatchTells(t *testing.T) {
 		case <-time.After(time.Second):
 		}
 	}
-	if err := d.Answer(wire.JobQuery{Verb: wire.JobRemove, ID: "bg_2"}, nil); err != nil {
+	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobRemove, ID: "bg_2"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	next("a removal")
@@ -127,14 +127,14 @@ func TestNewsWithoutNotifications(t *testing.T) {
 		t.Fatal("a watch of nothing")
 	}
 	began := time.Now()
-	n.wait()
+	n.wait(t.Context())
 	if d := time.Since(began); d < often/2 {
 		t.Errorf("wait() returned after %s; want %s", d, often)
 	}
 	if err := os.WriteFile(dir+"/none", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n.wait(); n.f == nil {
+	if n.wait(t.Context()); n.f == nil {
 		t.Error("notifications are not asked for again")
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Processes lists the container's processes but for PID 1, the runners and itself.
-// What a process calls itself does not decide whether it is listed.
-func Processes(out io.Writer) error {
+// Processes lists the container's processes, except PID 1 and the runners. uid is that of
+// the session's commands. What a process calls itself does not decide whether it is listed.
+func Processes(out io.Writer, uid uint32) error {
 	var list []wire.Process
 	for _, p := range proc.Processes() {
-		if p.PID == 1 || p.PID == os.Getpid() || isOurs(p.PID) {
+		if p.PID == 1 || p.PID == os.Getpid() || isOurs(p.PID, uid) {
 			continue
 		}
 		list = append(list, wire.Process{
@@ -31,8 +31,8 @@ func Processes(out io.Writer) error {
 
 // isOurs reports whether a process is a runner, or an engine's helper that is about to
 // become one: in profile strict commands are never of uid 0, in dev they lack the mark.
-func isOurs(pid int) bool {
-	if os.Getuid() == 0 {
+func isOurs(pid int, uid uint32) bool {
+	if uid == 0 {
 		return proc.Marked(pid)
 	}
 	uids := strings.Fields(proc.Status(pid, "Uid"))
