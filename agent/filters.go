@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -36,21 +37,23 @@ func repeatedLines(text string) string {
 
 // progress matches lines that show the state of work under way: a percentage with a
 // bar or a count, or a bar alone.
-var progress = regexp.MustCompile(`(?i)` + strings.Join([]string{
-	`^.{0,60}\d{1,3}(?:\.\d+)?\s?%.{0,20}[|\[][#=>.\-━█▓▒░▏▎▍▌▋▊▉\s]{3,}[|\]]?`, // 45%|████    | 45/100
-	`^.{0,60}[|\[][#=>.\-━█▓▒░▏▎▍▌▋▊▉\s]{5,}[|\]].{0,40}\d`,                     // [=====>    ] 45%
-	`^\s*[━█▓▒░▏▎▍▌▋▊▉#=]{10,}[\s\d.%/a-z:,]*$`,                                 // ━━━━━━━ 1.2/3.4 MB
-	`^(?:receiving|resolving|counting|compressing|writing|updating)[a-z ]{0,20}:\s+\d{1,3}% \(\d+/\d+\)`,
-	`^[0-9a-f]{12}: (?:downloading|extracting|waiting|pulling fs layer|verifying checksum)`,
-	`^\s*\d{1,3}\s+[\d.]+[kmg]?\s+\d{1,3}\s+[\d.]+[kmg]?\s+.*--:--:--`, // curl
-}, "|"))
+var progress = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)` + strings.Join([]string{
+		`^.{0,60}\d{1,3}(?:\.\d+)?\s?%.{0,20}[|\[][#=>.\-━█▓▒░▏▎▍▌▋▊▉\s]{3,}[|\]]?`, // 45%|████    | 45/100
+		`^.{0,60}[|\[][#=>.\-━█▓▒░▏▎▍▌▋▊▉\s]{5,}[|\]].{0,40}\d`,                     // [=====>    ] 45%
+		`^\s*[━█▓▒░▏▎▍▌▋▊▉#=]{10,}[\s\d.%/a-z:,]*$`,                                 // ━━━━━━━ 1.2/3.4 MB
+		`^(?:receiving|resolving|counting|compressing|writing|updating)[a-z ]{0,20}:\s+\d{1,3}% \(\d+/\d+\)`,
+		`^[0-9a-f]{12}: (?:downloading|extracting|waiting|pulling fs layer|verifying checksum)`,
+		`^\s*\d{1,3}\s+[\d.]+[kmg]?\s+\d{1,3}\s+[\d.]+[kmg]?\s+.*--:--:--`, // curl
+	}, "|"))
+})
 
 // progressBars shows the last line of each run of progress lines.
 func progressBars(text string) string {
 	return rewrite(text, func(lines []string) []string {
 		var out []string
 		for i, line := range lines {
-			if i+1 < len(lines) && progress.MatchString(line) && progress.MatchString(lines[i+1]) {
+			if i+1 < len(lines) && progress().MatchString(line) && progress().MatchString(lines[i+1]) {
 				continue
 			}
 			out = append(out, line)
@@ -61,15 +64,17 @@ func progressBars(text string) string {
 
 // passing matches the lines in which go test, pytest, jest, mocha, vitest and TAP
 // report a test that passed.
-var passing = regexp.MustCompile(strings.Join([]string{
-	`^\s*--- PASS: \S+ \(`,                // go test -v
-	`^=== (?:RUN|PAUSE|CONT|NAME)\s+\S+$`, // go test -v
-	`^\S+\.py::\S.* PASSED\b`,             // pytest -v
-	`^\S+\.py \.+\s+\[\s*\d+%\]$`,         // pytest
-	`^\s*(?:✓|✔|√) \S`,                    // jest, mocha, vitest, node --test
-	`^PASS \S+\.[cm]?[jt]sx?(?:\s|$)`,     // jest
-	`^\s*ok \d+ (?:- )?\S`,                // tap
-}, "|"))
+var passing = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(strings.Join([]string{
+		`^\s*--- PASS: \S+ \(`,                // go test -v
+		`^=== (?:RUN|PAUSE|CONT|NAME)\s+\S+$`, // go test -v
+		`^\S+\.py::\S.* PASSED\b`,             // pytest -v
+		`^\S+\.py \.+\s+\[\s*\d+%\]$`,         // pytest
+		`^\s*(?:✓|✔|√) \S`,                    // jest, mocha, vitest, node --test
+		`^PASS \S+\.[cm]?[jt]sx?(?:\s|$)`,     // jest
+		`^\s*ok \d+ (?:- )?\S`,                // tap
+	}, "|"))
+})
 
 // passingTests leaves out the lines about tests that passed, and says how many. The
 // output of tests, failures and summaries stay.
@@ -78,7 +83,7 @@ func passingTests(text string) string {
 		var out []string
 		gone := 0
 		for _, line := range lines {
-			if passing.MatchString(line) {
+			if passing().MatchString(line) {
 				gone++
 				continue
 			}

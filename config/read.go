@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/go-units"
@@ -236,7 +237,9 @@ func (r *reader) values(key string) []string {
 }
 
 // envName matches the names of environment variables that a command can be given.
-var envName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+var envName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+})
 
 // validateEnv refuses variables that hold a secret or that make programs load code,
 // and appends those of env.unsafe. Its errors never repeat a value.
@@ -253,7 +256,7 @@ func (r *reader) validateEnv(c *Config) {
 	c.Env.Set = append(slices.Clip(c.Env.Set), unsafe...)
 	for _, name := range c.Env.Pass {
 		switch {
-		case !envName.MatchString(name):
+		case !envName().MatchString(name):
 			r.bad("env.pass", "Invalid bash env name: "+shownName(name), "give names only, without values")
 		case r.secretName != nil && r.secretName(name):
 			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked",
@@ -268,9 +271,9 @@ func (r *reader) validateEnv(c *Config) {
 func (r *reader) variable(key, kv string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(kv, "=")
 	switch {
-	case !ok && envName.MatchString(name):
+	case !ok && envName().MatchString(name):
 		r.bad(key, name+" has no value", "give "+name+"=VALUE, or name it in env.pass to pass this environment's value on")
-	case !envName.MatchString(name):
+	case !envName().MatchString(name):
 		r.bad(key, "Invalid bash env name: "+shownName(name), "names have letters, digits and _, and begin with no digit")
 		ok = false
 	}
@@ -298,7 +301,9 @@ func shownName(name string) string {
 }
 
 // secretNameForm matches names that a mask can show; see package sink.
-var secretNameForm = regexp.MustCompile(`\A[A-Za-z0-9_.-]{1,128}\z`)
+var secretNameForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\A[A-Za-z0-9_.-]{1,128}\z`)
+})
 
 func (r *reader) secrets() []Secret {
 	list := r.listedSecrets()
@@ -332,7 +337,7 @@ func (r *reader) badSecret(text, hint string) {
 }
 
 func (r *reader) checkSecret(i int, s *Secret, seen map[string]bool) {
-	if !secretNameForm.MatchString(s.Name) {
+	if !secretNameForm().MatchString(s.Name) {
 		r.badSecret(fmt.Sprintf("entry %d has no usable name", i+1), "names have letters, digits, _, - and ., at most 128 of them")
 		return
 	}
@@ -340,7 +345,7 @@ func (r *reader) checkSecret(i int, s *Secret, seen map[string]bool) {
 		r.badSecret(s.Name+" is there twice", "give each secret a name of its own")
 	}
 	seen[s.Name] = true
-	if s.Inject && !envName.MatchString(s.Name) {
+	if s.Inject && !envName().MatchString(s.Name) {
 		r.badSecret(s.Name+" cannot be injected", "its name becomes a variable's: use letters, digits and _, and begin with no digit")
 	}
 	switch s.From {

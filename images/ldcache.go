@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // The cache of dynamic linkers, as glibc reads it since 2.32 (elf/cache.c,
@@ -24,7 +25,9 @@ const (
 	ldFlagAarch64Lib6 = 0x0a00
 )
 
-var libraryName = regexp.MustCompile(`^(lib[^/]*|ld-[^/]*)\.so\.[0-9][^/]*$`)
+var libraryName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(lib[^/]*|ld-[^/]*)\.so\.[0-9][^/]*$`)
+})
 
 // libraries returns the paths of the shared objects in the linker's default directories,
 // by name. On a system with a merged /usr the paths are below /usr, so that the linker
@@ -33,7 +36,7 @@ func (t *tree) libraries(arch string) map[string]string {
 	libs := map[string]string{}
 	for _, dir := range slices.Backward(defaultLibDirs(arch)) { // the first directory wins
 		for path := range t.entries {
-			if filepath.Dir(path) == dir && libraryName.MatchString(filepath.Base(path)) {
+			if filepath.Dir(path) == dir && libraryName().MatchString(filepath.Base(path)) {
 				libs[filepath.Base(path)] = path
 			}
 		}

@@ -1,6 +1,9 @@
 package policy
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // call is one command in its canonical form, as rules and handlers get it.
 type call struct {
@@ -42,7 +45,7 @@ var knownCommands = sync.OnceValue(func() map[string]*command {
 		}
 		return table[name]
 	}
-	for name := range plain {
+	for name := range strings.FieldsSeq(plain) {
 		of(name).plain = true
 	}
 	for name, wr := range wrappers {

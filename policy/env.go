@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // promptNames are the variables whose values the shell runs or expands for a prompt.
@@ -142,10 +143,12 @@ func (w *walker) program(how string, value arg, at int) {
 }
 
 // benign are the common pagers, editors, remote shells and compressors.
-var benign = set(`cat less more most bat batcat delta diff-so-fancy true false : vi vim nvim nano emacs emacsclient ed micro code codium
+var benign = sync.OnceValue(func() map[string]bool {
+	return set(`cat less more most bat batcat delta diff-so-fancy true false : vi vim nvim nano emacs emacsclient ed micro code codium
  subl gedit kate hx helix mate open xdg-open firefox chromium google-chrome w3m lynx elinks ssh meld kdiff3 vimdiff nvimdiff opendiff p4merge bcompare gpg gpg2
  git-lfs git-crypt pinentry ssh-askpass ksshaskpass head tail col gzip bzip2 xz zstd lz4 pigz pbzip2 pixz lzip plzip lzma lzop brotli lrzip compress unpigz gunzip
  zip unzip`)
+})
 
 // benignProgram reports whether a value is one of benign, with plain options.
 func benignProgram(a arg) bool {
@@ -167,7 +170,7 @@ func benignProgram(a arg) bool {
 	if strings.Contains(name, "/") && !strings.HasPrefix(name, "/usr/bin/") && !strings.HasPrefix(name, "/bin/") {
 		return false
 	}
-	if !benign[base(name)] {
+	if !benign()[base(name)] {
 		return false
 	}
 	for _, a := range words[1:] {

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 var gitGrammar = grammar{
@@ -55,7 +56,7 @@ func ruleGit(c call) {
 		c.gitAlias(command, text, rest)
 		return
 	}
-	if !gitCommands[command] {
+	if !gitCommands()[command] {
 		c.unclear(opaqueGit, "git "+quote(command))
 		return
 	}
@@ -272,7 +273,8 @@ func (c gitCall) config() {
 }
 
 // gitCommands are the commands of git itself, and the most common ones that others add.
-var gitCommands = set(`add am annotate apply archimport archive backfill bisect blame branch bugreport bundle cat-file
+var gitCommands = sync.OnceValue(func() map[string]bool {
+	return set(`add am annotate apply archimport archive backfill bisect blame branch bugreport bundle cat-file
  check-attr check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick citool clean clone
  column commit commit-graph commit-tree config count-objects credential credential-cache credential-store cvsexportcommit
  cvsimport cvsserver daemon describe diagnose diff diff-files diff-index diff-pairs diff-tree difftool fast-export
@@ -287,3 +289,4 @@ var gitCommands = set(`add am annotate apply archimport archive backfill bisect 
  status stripspace submodule subtree svn switch symbolic-ref tag unpack-file unpack-objects update-index update-ref
  update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag version web--browse whatchanged
  worktree write-tree`)
+})

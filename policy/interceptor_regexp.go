@@ -95,7 +95,9 @@ func checkFlags(flags string) error {
 
 // groupForms matches what may follow "(?" in a pattern: lookaround, a name, or modifiers
 // and a colon.
-var groupForms = regexp.MustCompile(`\A(?:=|!|<[^\s>]+>|<=|<!|[ims]*(?:-[ims]+)?:)`)
+var groupForms = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\A(?:=|!|<[^\s>]+>|<=|<!|[ims]*(?:-[ims]+)?:)`)
+})
 
 // checkGroups refuses the groups of other dialects that the engine accepts too.
 func checkGroups(pattern string) error {
@@ -108,7 +110,7 @@ func checkGroups(pattern string) error {
 			inClass = true
 		case c == ']':
 			inClass = false
-		case !inClass && strings.HasPrefix(pattern[i:], "(?") && !groupForms.MatchString(pattern[i+2:]):
+		case !inClass && strings.HasPrefix(pattern[i:], "(?") && !groupForms().MatchString(pattern[i+2:]):
 			return fmt.Errorf("its pattern is invalid: the group at offset %d is not one of ECMAScript's; write (?i) as the rule's flags", i)
 		}
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // remoteRules are the rules about commands that run, or destroy data, on other machines and
@@ -130,11 +131,13 @@ func ruleCloud(c call) {
 }
 
 // dropsData matches SQL and similar languages that destroy data.
-var dropsData = regexp.MustCompile(`(?i)\b(drop\s+(table|database|schema|view|index|user|role|owned|column)|drop\b|truncate\b|delete\s+from|flushall|flushdb|dropDatabase|deleteMany|\.drop\(|\.remove\(|alter\s+table\s+\S+\s+drop)`)
+var dropsData = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(drop\s+(table|database|schema|view|index|user|role|owned|column)|drop\b|truncate\b|delete\s+from|flushall|flushdb|dropDatabase|deleteMany|\.drop\(|\.remove\(|alter\s+table\s+\S+\s+drop)`)
+})
 
 func ruleSQL(c call) {
 	for _, a := range c.args[1:] {
-		if dropsData.MatchString(a.text) {
+		if dropsData().MatchString(a.text) {
 			c.refuse(setDisk+"/remote", c.args[0].text+" "+quote(a.text))
 			return
 		}
@@ -142,7 +145,7 @@ func ruleSQL(c call) {
 	if !c.in.set {
 		return
 	}
-	if text := c.read(c.in).text; dropsData.MatchString(text) {
+	if text := c.read(c.in).text; dropsData().MatchString(text) {
 		c.refuse(setDisk+"/remote", c.args[0].text+" "+quote(text))
 	}
 }

@@ -4,13 +4,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // sedRuns and sedWrites match the commands of sed that run a command of the shell, or write
 // a file. Other ways to do so in sed are not looked at.
 var (
-	sedRuns   = regexp.MustCompile(`(?m)(?:^|[;{}$/0-9!])[ \t]*e[ \t]+([^\n]+)$`)
-	sedWrites = regexp.MustCompile(`(?m)(?:^|[;{}$/0-9!gIpeM])[ \t]*[wW][ \t]+([^\n;}]+)$`)
+	sedRuns = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)(?:^|[;{}$/0-9!])[ \t]*e[ \t]+([^\n]+)$`)
+	})
+	sedWrites = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)(?:^|[;{}$/0-9!gIpeM])[ \t]*[wW][ \t]+([^\n;}]+)$`)
+	})
 )
 
 // ruleSed looks at the commands e and w of sed.
@@ -32,11 +37,11 @@ func ruleSed(c call) {
 		scripts = o.rest[:1]
 	}
 	for _, s := range scripts {
-		for _, m := range sedRuns.FindAllStringSubmatch(s.text, -1) {
+		for _, m := range sedRuns().FindAllStringSubmatch(s.text, -1) {
 			c.refuse(setExec+"/option", "sed "+quote(s.text))
 			c.hidden(m[1], "sed", c.at())
 		}
-		for _, m := range sedWrites.FindAllStringSubmatch(s.text, -1) {
+		for _, m := range sedWrites().FindAllStringSubmatch(s.text, -1) {
 			c.writes(lit(strings.TrimSpace(m[1]), c.at()), "sed w")
 		}
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -257,7 +258,9 @@ func printed(args []arg) (arg, bool) {
 	return makeArg(parts, at), true
 }
 
-var otherEscapes = regexp.MustCompile(`\\(c|0[0-7]{3})`)
+var otherEscapes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\\(c|0[0-7]{3})`)
+})
 
 // unescapeOutput replaces the escapes in a literal part of what echo or printf writes. The
 // result is not known if the part has a NUL, which does not end it here, or an escape that
@@ -265,7 +268,7 @@ var otherEscapes = regexp.MustCompile(`\\(c|0[0-7]{3})`)
 func unescapeOutput(p part) part {
 	const last = "Z" // kept, unless a NUL comes before it
 	text := unescapeANSI(p.text + last)
-	if otherEscapes.MatchString(p.text) || !strings.HasSuffix(text, last) {
+	if otherEscapes().MatchString(p.text) || !strings.HasSuffix(text, last) {
 		return part{kind: unknown, text: p.text}
 	}
 	return part{text: text[:len(text)-1]}

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,8 +64,19 @@ func badInput(field, format string, args ...any) *InputError {
 	return &InputError{Field: field, Text: fmt.Sprintf(format, args...)}
 }
 
-// EnvName is the grammar of environment names that a command may be given.
-var EnvName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+// EnvName reports whether a command may be given an environment variable of this name:
+// letters, digits and _, the first of them not a digit.
+func EnvName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
+		case i > 0 && '0' <= c && c <= '9':
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
 
 // maxArguments is what execve takes of arguments and environment together with
 // a stack limit of 8 MiB, a quarter of it, less some room for its own.
@@ -106,7 +116,7 @@ func (c Command) Check() error {
 	}
 	for _, kv := range c.Env {
 		name, value, ok := strings.Cut(kv, "=")
-		if !ok || !EnvName.MatchString(name) {
+		if !ok || !EnvName(name) {
 			return badInput("env", "Invalid bash env name: %s", printable(name))
 		}
 		if strings.IndexByte(value, 0) >= 0 {

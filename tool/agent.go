@@ -201,7 +201,7 @@ func parseAgent(raw json.RawMessage) (agentInput, error) {
 		return in, Refusef("Invalid bash arguments: %s", f.text())
 	}
 	for _, v := range in.env {
-		if !sandbox.EnvName.MatchString(v.name) {
+		if !sandbox.EnvName(v.name) {
 			return in, Refusef("Invalid bash env name: %s", v.name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -103,7 +104,9 @@ func simplePipeline(stmt *syntax.Stmt) bool {
 
 // limits are the options with which head and tail read standard input once and
 // show its start or end.
-var limits = regexp.MustCompile(`^(?:-[0-9]+|-[nc]=?[0-9]+[bkKMG]?|--(?:lines|bytes)=[0-9]+[bkKMG]?|-[qv]|--(?:quiet|silent|verbose))$`)
+var limits = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:-[0-9]+|-[nc]=?[0-9]+[bkKMG]?|--(?:lines|bytes)=[0-9]+[bkKMG]?|-[qv]|--(?:quiet|silent|verbose))$`)
+})
 
 // onlyLimits reports whether a statement is head or tail without a file.
 func onlyLimits(stmt *syntax.Stmt) bool {
@@ -121,19 +124,21 @@ func onlyLimits(stmt *syntax.Stmt) bool {
 	for i := 1; i < len(words); i++ {
 		if slices.Contains([]string{"-n", "-c", "--lines", "--bytes"}, words[i]) && i+1 < len(words) {
 			i++
-			if !plainNumber.MatchString(words[i]) {
+			if !plainNumber().MatchString(words[i]) {
 				return false
 			}
 			continue
 		}
-		if !limits.MatchString(words[i]) {
+		if !limits().MatchString(words[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-var plainNumber = regexp.MustCompile(`^[0-9]+[bkKMG]?$`)
+var plainNumber = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9]+[bkKMG]?$`)
+})
 
 // lastMerge is the 2>&1 that a simple command ends with, if it is its only
 // redirection.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -22,13 +23,15 @@ func isSpace(r rune) bool {
 const spaces = `[\t\n\v\f\r\p{Zs}\x{2028}\x{2029}\x{feff}]`
 
 // limiter is a last `| head` or `| tail` with a number of lines and nothing else.
-var limiter = regexp.MustCompile(`\|` + spaces + `*(head|tail)` + spaces + `+(?:-n` + spaces + `*([0-9]+)|-([0-9]+))` + spaces + `*$`)
+var limiter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\|` + spaces + `*(head|tail)` + spaces + `+(?:-n` + spaces + `*([0-9]+)|-([0-9]+))` + spaces + `*$`)
+})
 
 // ExtractHeadTail removes a last `| head -n N`, `| head -N`, or the same of tail, from
 // a command, and the spaces around the rest. It is an option that is off by default:
 // the rest may run longer, and may exit with another code.
 func ExtractHeadTail(command string) (rest string, head, tail *int64) {
-	if m := limiter.FindStringSubmatchIndex(command); m != nil {
+	if m := limiter().FindStringSubmatchIndex(command); m != nil {
 		digits := submatch(command, m, 2) + submatch(command, m, 3)
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -27,10 +28,12 @@ type Local struct {
 }
 
 // skillURL is a name, a path, and a query or fragment that does not matter.
-var skillURL = regexp.MustCompile(`(?s)\Askill://([^/?#]+)(/[^?#]*)?(?:[?#].*)?\z`)
+var skillURL = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)\Askill://([^/?#]+)(/[^?#]*)?(?:[?#].*)?\z`)
+})
 
 func (u URLs) skill(raw string) (string, error) {
-	m := skillURL.FindStringSubmatch(raw)
+	m := skillURL().FindStringSubmatch(raw)
 	if m == nil {
 		return "", Refusef("Invalid skill:// URL: %s", raw)
 	}

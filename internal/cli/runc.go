@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 // release is a version of runc. rc is 0 for a final release.
@@ -23,12 +24,14 @@ func (r release) less(than release) bool {
 }
 
 // releaseForm is how engines report runc; what follows is the distribution's.
-var releaseForm = regexp.MustCompile(`\Av?(\d+)\.(\d+)\.(\d+)(?:[-~]rc\.?(\d+))?(.*)\z`)
+var releaseForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\Av?(\d+)\.(\d+)\.(\d+)(?:[-~]rc\.?(\d+))?(.*)\z`)
+})
 
 // parseRelease reads a version. patched reports a distribution's own, which may
 // have fixes that its number does not tell of.
 func parseRelease(text string) (r release, patched, ok bool) {
-	m := releaseForm.FindStringSubmatch(text)
+	m := releaseForm().FindStringSubmatch(text)
 	if m == nil {
 		return r, false, false
 	}

@@ -65,7 +65,7 @@ func check(t *testing.T, s Snapshot) {
 
 // A name is a key's, or an error; what it sends is never empty.
 func FuzzKeys(f *testing.F) {
-	for name := range namedKeys {
+	for name := range namedKeys() {
 		f.Add("ctrl-"+name, "\x1b[>1u")
 	}
 	f.Add("shift-alt-x", "\x1b[?1h\x1b=")

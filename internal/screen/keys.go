@@ -3,6 +3,7 @@ package screen
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -35,9 +36,7 @@ type key struct {
 
 // namedKeys are the keys that have names. The numbers are those of xterm's
 // ctlseqs.txt and of the Kitty protocol's tables.
-var namedKeys = makeKeys()
-
-func makeKeys() map[string]key {
+var namedKeys = sync.OnceValue(func() map[string]key {
 	all := map[string]key{}
 	add := func(k key, names ...string) {
 		for _, name := range names {
@@ -80,7 +79,7 @@ func makeKeys() map[string]key {
 		add(k, name)
 	}
 	return all
-}
+})
 
 var modifiers = map[string]int{
 	"ctrl": ctrl, "control": ctrl, "c": ctrl, "alt": alt, "meta": alt, "option": alt, "m": alt, "a": alt, "shift": shift, "s": shift,
@@ -99,7 +98,7 @@ func parseKey(name string) (key, int, error) {
 	rest, mods := name, 0
 	for {
 		lower := strings.ToLower(rest)
-		if k, ok := namedKeys[lower]; ok {
+		if k, ok := namedKeys()[lower]; ok {
 			return k, mods, nil
 		}
 		if utf8.RuneCountInString(rest) == 1 {
@@ -152,9 +151,9 @@ func (s *Screen) Type(text string) []byte {
 		k := key{char: r}
 		switch {
 		case r == '\n' || r == '\r':
-			k = namedKeys["enter"]
+			k = namedKeys()["enter"]
 		case r == '\t':
-			k = namedKeys["tab"]
+			k = namedKeys()["tab"]
 		case unicode.IsControl(r):
 			all = utf8.AppendRune(all, r)
 			continue
