@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -43,62 +44,53 @@ type Serve struct {
 }
 
 // agentSettings steer what agents are offered.
-func agentSettings() []Setting {
+func agentSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "agent.toolNames", Flag: "tool-name", Kind: List, Holder: "NAME", Usage: "name of another tool that the agent has; may be repeated (default: policy.tools)"},
-		{Key: "agent.interceptor", Kind: Switch, Default: "false", Usage: "check the agent's commands against the interceptor's rules, as policy.interceptor does"},
-		{Key: "agent.clientTerminal", Kind: Switch, Default: "false", Usage: "run commands outside the session, in the client's own terminals, if the client offers them"},
-		{Key: "agent.terminalTool", Kind: Switch, Default: "true", Usage: "offer the tool terminal over MCP"},
-		{Key: "agent.async", Kind: Switch, Default: "false", Usage: "let the agent start background jobs"},
-		{Key: "agent.maxJobs", Kind: Count, Default: "100", Usage: "background jobs that may run at once, 1 to 100"},
-		{Key: "agent.pollWait", Kind: Choice, Choices: []string{"5s", "10s", "30s", "1m", "5m"}, Default: "30s", Usage: "how long the tool job waits for jobs"},
-		{Key: "agent.autoBackground", Kind: Switch, Default: "false", Usage: "let a command that runs long go on as a background job"},
-		{Key: "agent.autoBackgroundAfter", Kind: Duration, Default: "60s", Usage: "how long a command may run before it becomes a background job"},
-		{Key: "agent.stripHeadTail", Kind: Switch, Default: "false", Usage: "run commands without a last | head or | tail, and say so"},
-		{Key: "agent.extractHeadTail", Kind: Switch, Default: "false", Usage: "make a last | head or | tail a limit on what is shown"},
-		{Key: "agent.minimizer", Kind: Switch, Default: "false", Usage: "shorten repetitive output"},
-		{Key: "agent.minimizerOnly", Kind: List, Usage: "names of the filters to shorten output with (default: all)"},
-		{Key: "agent.minimizerExcept", Kind: List, Usage: "names of the filters not to use"},
-		{Key: "agent.window", Kind: Size, Default: "50k", Usage: "how much of the end of an output the agent is shown"},
-		{Key: "agent.head", Kind: Size, Default: "0", Usage: "how much of the start of an output the agent is shown as well"},
-		{Key: "agent.maxTimeout", Kind: Duration, Default: "0s", Usage: "longest timeout that the agent may give a command (0s: the contract's)"},
-		{Key: "agent.prefix", Usage: "text to put in front of each command of the agent, followed by a space"},
-		{Key: "agent.rc", Usage: "file of this machine that the shell reads when it starts: its functions, aliases and options apply to every command"},
-		{Key: "agent.skills", Kind: List, Usage: "directories of this machine whose subdirectories are skills: what skill://NAME stands for"},
-		{Key: "agent.rules", Kind: List, Usage: "files of this machine that rule://NAME stands for, by their names without extension"},
-		{Key: "agent.memoryRoot", Usage: "directory of this machine that memory://root stands for"},
+		{Key: "agent.toolNames", to: &c.Agent.ToolNames, Flag: "tool-name", Kind: List, Holder: "NAME", Usage: "name of another tool that the agent has; may be repeated (default: policy.tools)"},
+		{Key: "agent.interceptor", to: &c.Agent.Interceptor, Kind: Switch, Default: "false", Usage: "check the agent's commands against the interceptor's rules, as policy.interceptor does"},
+		{Key: "agent.clientTerminal", to: &c.Agent.ClientTerminal, Kind: Switch, Default: "false", Usage: "run commands outside the session, in the client's own terminals, if the client offers them"},
+		{Key: "agent.terminalTool", to: &c.Agent.TerminalTool, Kind: Switch, Default: "true", Usage: "offer the tool terminal over MCP"},
+		{Key: "agent.async", to: &c.Agent.Async, Kind: Switch, Default: "false", Usage: "let the agent start background jobs"},
+		{Key: "agent.maxJobs", to: &c.Agent.MaxJobs, Kind: Count, Default: "100", Usage: "background jobs that may run at once, 1 to 100"},
+		{Key: "agent.pollWait", to: &c.Agent.PollWait, Kind: Choice, Choices: []string{"5s", "10s", "30s", "1m", "5m"}, Default: "30s", Usage: "how long the tool job waits for jobs"},
+		{Key: "agent.autoBackground", to: &c.Agent.AutoBackground, Kind: Switch, Default: "false", Usage: "let a command that runs long go on as a background job"},
+		{Key: "agent.autoBackgroundAfter", to: &c.Agent.AutoBackgroundAfter, Kind: Duration, Default: "60s", Usage: "how long a command may run before it becomes a background job"},
+		{Key: "agent.stripHeadTail", to: &c.Agent.StripHeadTail, Kind: Switch, Default: "false", Usage: "run commands without a last | head or | tail, and say so"},
+		{Key: "agent.extractHeadTail", to: &c.Agent.ExtractHeadTail, Kind: Switch, Default: "false", Usage: "make a last | head or | tail a limit on what is shown"},
+		{Key: "agent.minimizer", to: &c.Agent.Minimizer, Kind: Switch, Default: "false", Usage: "shorten repetitive output"},
+		{Key: "agent.minimizerOnly", to: &c.Agent.MinimizerOnly, Kind: List, Usage: "names of the filters to shorten output with (default: all)"},
+		{Key: "agent.minimizerExcept", to: &c.Agent.MinimizerExcept, Kind: List, Usage: "names of the filters not to use"},
+		{Key: "agent.window", to: &c.Agent.Window, Kind: Size, Default: "50k", Usage: "how much of the end of an output the agent is shown"},
+		{Key: "agent.head", to: &c.Agent.Head, Kind: Size, Default: "0", Usage: "how much of the start of an output the agent is shown as well"},
+		{Key: "agent.maxTimeout", to: &c.Agent.MaxTimeout, Kind: Duration, Default: "0s", Usage: "longest timeout that the agent may give a command (0s: the contract's)"},
+		{Key: "agent.prefix", to: &c.Agent.Prefix, Usage: "text to put in front of each command of the agent, followed by a space"},
+		{Key: "agent.rc", to: &c.Agent.RC, path: true, Usage: "file of this machine that the shell reads when it starts: its functions, aliases and options apply to every command"},
+		{Key: "agent.skills", to: &c.Agent.Skills, path: true, Kind: List, Usage: "directories of this machine whose subdirectories are skills: what skill://NAME stands for"},
+		{Key: "agent.rules", to: &c.Agent.Rules, path: true, Kind: List, Usage: "files of this machine that rule://NAME stands for, by their names without extension"},
+		{Key: "agent.memoryRoot", to: &c.Agent.Memory, path: true, Usage: "directory of this machine that memory://root stands for"},
 	}
 }
 
 // serveSettings are about how clients reach a server.
-func serveSettings() []Setting {
+func serveSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "serve.http", Flag: "http", Holder: "ADDR", Usage: "serve over HTTP at ADDR, such as 127.0.0.1:8808 (default: standard input and output)"},
-		{Key: "serve.tls-cert", Flag: "tls-cert", Holder: "FILE", Usage: "certificate of the HTTP server, in PEM; required for an address that other machines can reach"},
-		{Key: "serve.tls-key", Flag: "tls-key", Holder: "FILE", Usage: "private key of the certificate, in PEM"},
-		{Key: "serve.token-file", Flag: "token-file", Holder: "FILE", Usage: "file with the token that HTTP requests must carry, readable by its owner only (default: generate one and print it on standard error)"},
-		{Key: "serve.hosts", Flag: "host", Kind: List, Holder: "NAME", Usage: "name by which clients address the HTTP server, in addition to localhost; may be repeated"},
-		{Key: "serve.log", Flag: "log", Kind: Switch, Default: "false", Usage: "log commands on standard error, without their output"},
+		{Key: "serve.http", to: &c.Serve.HTTP, Flag: "http", Holder: "ADDR", Usage: "serve over HTTP at ADDR, such as 127.0.0.1:8808 (default: standard input and output)"},
+		{Key: "serve.tls-cert", to: &c.Serve.TLSCert, path: true, Flag: "tls-cert", Holder: "FILE", Usage: "certificate of the HTTP server, in PEM; required for an address that other machines can reach"},
+		{Key: "serve.tls-key", to: &c.Serve.TLSKey, path: true, Flag: "tls-key", Holder: "FILE", Usage: "private key of the certificate, in PEM"},
+		{Key: "serve.token-file", to: &c.Serve.TokenFile, path: true, Flag: "token-file", Holder: "FILE", Usage: "file with the token that HTTP requests must carry, readable by its owner only (default: generate one and print it on standard error)"},
+		{Key: "serve.hosts", to: &c.Serve.Hosts, Flag: "host", Kind: List, Holder: "NAME", Usage: "name by which clients address the HTTP server, in addition to localhost; may be repeated"},
+		{Key: "serve.log", to: &c.Serve.Log, Flag: "log", Kind: Switch, Default: "false", Usage: "log commands on standard error, without their output"},
 	}
 }
 
-func (r *reader) agent() Agent {
-	a := Agent{
-		Contract: "agent", ToolNames: r.list("agent.toolNames"), Interceptor: r.on("agent.interceptor"),
-		ClientTerminal: r.on("agent.clientTerminal"), TerminalTool: r.on("agent.terminalTool"),
-		Async: r.on("agent.async"), MaxJobs: int(r.count("agent.maxJobs")), PollWait: r.text("agent.pollWait"),
-		AutoBackground: r.on("agent.autoBackground"), AutoBackgroundAfter: r.duration("agent.autoBackgroundAfter"),
-		StripHeadTail: r.on("agent.stripHeadTail"), ExtractHeadTail: r.on("agent.extractHeadTail"),
-		Minimizer: r.on("agent.minimizer"), MinimizerOnly: r.list("agent.minimizerOnly"), MinimizerExcept: r.list("agent.minimizerExcept"),
-		Window: r.size("agent.window"), Head: r.size("agent.head"), MaxTimeout: r.duration("agent.maxTimeout"),
-		Prefix: r.text("agent.prefix"), RC: r.path("agent.rc"), Memory: r.path("agent.memoryRoot"),
-		Skills: r.paths("agent.skills"), Rules: r.paths("agent.rules"),
-	}
+// checkAgent completes and checks what was read of an agent's settings.
+func (r *reader) checkAgent(a *Agent, p Policy) {
+	a.Contract = "agent"
 	if r.given("policy.contract") {
-		a.Contract = r.text("policy.contract")
+		a.Contract = p.Contract
 	}
 	if len(a.ToolNames) == 0 {
-		a.ToolNames = r.list("policy.tools")
+		a.ToolNames = slices.Clone(p.Tools)
 	}
 	if a.MaxJobs < 1 || a.MaxJobs > maxJobs {
 		r.bad("agent.maxJobs", fmt.Sprintf("it must be between 1 and %d", maxJobs), "")
@@ -108,19 +100,13 @@ func (r *reader) agent() Agent {
 			r.bad(key, "it must be between 1 byte and 64m", "")
 		}
 	}
-	return a
 }
 
 // maxJobs is the most jobs that a session runs at once.
 const maxJobs = 100
 
-func (r *reader) serve() Serve {
-	s := Serve{
-		HTTP: r.text("serve.http"), TLSCert: r.path("serve.tls-cert"), TLSKey: r.path("serve.tls-key"),
-		TokenFile: r.path("serve.token-file"), Hosts: r.list("serve.hosts"), Log: r.on("serve.log"),
-	}
+func (r *reader) checkServe(s Serve) {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		r.bad("serve.tls-cert", "a certificate and its key go together", "give both --tls-cert and --tls-key")
 	}
-	return s
 }

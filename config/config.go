@@ -189,44 +189,19 @@ func (e *Error) Error() string {
 	return text
 }
 
-// build reads every setting. Its error joins all faults.
-func (r *reader) build() (*Config, error) {
-	c := &Config{
-		File:   r.file,
-		Engine: r.engine(), Image: r.text("image"), Profile: r.text("profile"), Network: r.text("network"),
-		Runtime: r.text("runtime"), User: r.text("user"), Workspace: r.workspace(),
-		Limits: Limits{
-			Memory: r.size("limits.memory"), CPUs: r.number("limits.cpus"),
-			Pids: r.count("limits.pids"), Disk: r.size("limits.disk"), Home: r.size("limits.home"), Tmp: r.size("limits.tmp"),
-		},
-		Session: Session{
-			ID: r.text("session.id"), Idle: r.duration("session.idle"),
-			Warm: int(r.count("session.warm")), Ahead: int(r.count("session.ahead")),
-		},
-		Keep:  Keep{For: r.duration("keep.for"), Count: int(r.count("keep.count")), Disk: r.size("keep.disk")},
-		Shell: r.text("shell"), Timeout: r.duration("timeout"), Grace: r.duration("grace"),
-		Job: Job{Follow: r.on("job.follow")},
-		Run: Run{
-			Dir: r.text("run.cwd"), Stdin: r.on("run.stdin"), Exclusive: r.on("run.exclusive"), Background: r.on("run.background"),
-			BackgroundAfter: r.duration("run.background-after"), File: r.pathOr("run.file", "-"), Preview: r.on("run.preview"),
-		},
-		Env:    Env{Pass: r.list("env.pass"), Set: r.list("env.set")},
-		Output: Output{Limit: r.size("output.limit"), Window: r.size("output.window")},
-		Build:  Build{Base: r.text("build.base"), Args: r.list("build.args"), Network: r.text("build.network")},
-		Report: Report{JUnit: r.path("report.junit"), Summary: r.pathOr("report.summary", "auto")},
-		Artifacts: Artifacts{
-			Dir: r.path("artifacts.dir"), Mode: r.text("artifacts.mode"), Retention: r.duration("artifacts.retention"),
-			Max: r.size("artifacts.max"), SessionMax: r.size("artifacts.session-max"), TotalMax: r.size("artifacts.total-max"),
-			Bytes: r.text("artifacts.bytes"), Lines: r.text("artifacts.lines"),
-		},
-		CI: r.text("ci"), JSON: r.on("json"), Quiet: r.on("quiet"), ExitCode: r.on("diff.exit-code"), All: r.on("rm.all"),
+// build makes the configuration of what the sources give. Its error joins all faults.
+func (r *reader) build(c *Config, all []Setting) (*Config, error) {
+	for _, s := range all {
+		r.fill(s)
 	}
+	c.File = r.file
+	c.Engine = r.engine(c.Engine)
+	c.Workspace = r.workspace(c.Workspace)
 	c.Secrets = r.secrets()
-	c.Policy = r.policy()
-	c.PTY = r.pty()
-	c.Agent = r.agent()
-	c.Serve = r.serve()
-	c.Audit, c.Metrics, c.Log = r.audit(), Metrics{Address: r.text("metrics.address")}, r.log()
+	r.completePolicy(&c.Policy)
+	r.checkAgent(&c.Agent, c.Policy)
+	r.checkServe(c.Serve)
+	r.checkAudit(&c.Audit)
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 )
 
 // Source is everything that a configuration is made from. Package config reads
@@ -42,39 +41,31 @@ const maxFile = 1 << 20 // bytes
 // Load reads and checks the configuration. Where the configuration itself is
 // wrong, the error joins one *Error or *UnknownKeyError for each fault.
 func Load(src Source) (*Config, error) {
-	r := &reader{
-		v: viper.New(), home: src.Home, inFile: map[string]bool{}, inEnv: map[string]string{}, flags: map[string]*pflag.Flag{},
-		secretName: src.SecretName, loadsCode: src.LoadsCode, environ: src.Environ, failed: map[string]bool{},
-	}
-	for _, s := range known().all {
-		if s.Default != "" {
-			r.v.SetDefault(s.Key, s.Default)
-		}
-	}
-	env := environment(src.Environ)
+	r, env := newReader(src), environment(src.Environ)
 	if err := r.readFile(src, env); err != nil {
 		return nil, err
 	}
-	for _, s := range known().all {
-		if value := env[s.Env()]; value != "" && !s.PerCall {
-			r.inEnv[s.Key] = value
-			// Above the file, below the flags.
-			if err := r.v.MergeConfigMap(nested(s.Key, value)); err != nil {
-				return nil, fmt.Errorf("%s: %w", s.Env(), err)
-			}
+	c := &Config{}
+	all := settingsOf(c)
+	for _, s := range all { // the later source counts
+		if s.Default != "" {
+			r.v.SetDefault(s.Key, s.Default)
 		}
-		if err := r.bind(src.Flags, s); err != nil {
-			return nil, err
+		if text := env[s.Env()]; text != "" {
+			r.set(s.Key, s.split(text), s.Env())
+		}
+		if f := changed(src.Flags, s.Flag); f != nil {
+			r.set(s.Key, flagValue(f), "--"+f.Name)
 		}
 	}
-	return r.build()
+	return r.build(c, all)
 }
 
 // Secrets returns the secrets that a source's file lists, so that they can be masked
 // in messages about a configuration that Load refuses. Entries that are wrong
 // themselves are left out.
 func Secrets(src Source) (list []Secret, file string) {
-	r := &reader{v: viper.New(), inFile: map[string]bool{}, failed: map[string]bool{}}
+	r := newReader(src)
 	_ = r.readFile(src, environment(src.Environ)) // Load tells what is wrong with it
 	for i, s := range r.listedSecrets() {
 		errs := len(r.errs)
@@ -85,18 +76,39 @@ func Secrets(src Source) (list []Secret, file string) {
 	return list, r.file
 }
 
-func (r *reader) bind(flags *pflag.FlagSet, s Setting) error {
-	if flags == nil || s.Flag == "" {
+// changed returns the flag of this name if it was given, else nil.
+func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
+	if flags == nil || name == "" {
 		return nil
 	}
-	f := flags.Lookup(s.Flag)
-	if f == nil {
-		return nil
+	if f := flags.Lookup(name); f != nil && f.Changed {
+		return f
 	}
-	if f.Changed {
-		r.flags[s.Key] = f
+	return nil
+}
+
+// flagValue returns the text of a flag, or its texts if it may be repeated.
+func flagValue(f *pflag.Flag) any {
+	if list, ok := f.Value.(interface{ GetSlice() []string }); ok {
+		return list.GetSlice()
 	}
-	return r.v.BindPFlag(s.Key, f)
+	return f.Value.String()
+}
+
+// split returns the value that the text of a variable stands for.
+func (s Setting) split(text string) any {
+	var parts []string
+	switch s.Kind {
+	case List:
+		for part := range strings.SplitSeq(text, ",") {
+			parts = append(parts, strings.TrimSpace(part))
+		}
+	case Lines:
+		parts = strings.Split(text, "\n")
+	default:
+		return text
+	}
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }
 
 func environment(environ []string) map[string]string {
@@ -137,15 +149,6 @@ func UnknownVariables(environ []string) map[string]string {
 	return unknown
 }
 
-// nested returns the nested tables in which key has the value.
-func nested(key string, value any) map[string]any {
-	first, rest, deeper := strings.Cut(key, ".")
-	if deeper {
-		return map[string]any{first: nested(rest, value)}
-	}
-	return map[string]any{first: value}
-}
-
 // readFile reads the configuration file, if there is one.
 func (r *reader) readFile(src Source, env map[string]string) error {
 	path, asked := src.File, true
@@ -176,14 +179,13 @@ func (r *reader) readFile(src Source, env map[string]string) error {
 	case info.Size() > maxFile:
 		return fmt.Errorf("configuration file %s is %d bytes long; the limit is %d", path, info.Size(), maxFile)
 	}
-	file := viper.New()
-	file.SetConfigFile(path)
-	file.SetConfigType("yaml")
-	if err := file.ReadInConfig(); err != nil {
+	r.v.SetConfigFile(path)
+	r.v.SetConfigType("yaml")
+	if err := r.v.ReadInConfig(); err != nil {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	r.file = path
-	return errors.Join(r.knownKeys(file), r.v.MergeConfigMap(file.AllSettings()))
+	return r.knownKeys()
 }
 
 // UnknownKeyError reports a key in the file that belongs to no lasting setting.
@@ -207,17 +209,18 @@ func (e *UnknownKeyError) Error() string {
 
 // knownKeys records which keys the file has, and returns an error for those that
 // no lasting setting has.
-func (r *reader) knownKeys(file *viper.Viper) error {
+func (r *reader) knownKeys() error {
 	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey}
 	for s := range Settings() {
 		known[strings.ToLower(s.Key)] = s.Key // viper has keys in lower case
 	}
-	keys := file.AllKeys()
+	keys := r.v.AllKeys() // only those of the file: it is read first
 	slices.Sort(keys)
 	var errs []error
 	for _, key := range keys {
-		r.inFile[known[key]] = true
-		if known[key] == "" {
+		if known[key] != "" {
+			r.from[known[key]] = r.file
+		} else {
 			bad := &UnknownKeyError{Key: key, File: r.file}
 			if s, ok := Lookup(key); ok { // keys of single calls are in lower case
 				bad.Flag = s.Flag

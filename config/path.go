@@ -8,33 +8,9 @@ import (
 	"strings"
 )
 
-// path returns the value of a setting that names a file or directory of this machine.
-// A path in the configuration file is relative to that file; one in a flag or a
-// variable is relative to the current directory. A leading ~ is the user's home
-// directory.
-func (r *reader) path(key string) string { return r.place(key, r.text(key)) }
-
-// pathOr is like path, but returns a value that equals word unchanged.
-func (r *reader) pathOr(key, word string) string {
-	if text := r.text(key); text == word {
-		return text
-	}
-	return r.path(key)
-}
-
-func (r *reader) paths(key string) []string {
-	list := r.list(key)
-	for i := range list {
-		list[i] = r.place(key, list[i])
-	}
-	return list
-}
-
-// workspace returns the kind of workspace. The kinds copy and bind are followed by
+// workspace completes a kind of workspace. The kinds copy and bind are followed by
 // a path, which is made absolute, and perhaps by options, each after a colon.
-func (r *reader) workspace() string {
-	const key = "workspace"
-	text := r.text(key)
+func (r *reader) workspace(text string) string {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok || kind != "copy" && kind != "bind" {
 		return text
@@ -43,17 +19,15 @@ func (r *reader) workspace() string {
 	if runtime.GOOS == "windows" && len(dir) == 1 { // the letter of a drive
 		dir, options, more = rest, "", false
 	}
-	dir = r.place(key, dir)
+	dir = r.place("workspace", dir)
 	if more {
 		dir += ":" + options
 	}
 	return kind + ":" + dir
 }
 
-// engine returns the engine's address, or the path of its socket.
-func (r *reader) engine() string {
-	const key = "engine"
-	text := r.text(key)
+// engine completes the engine's address, or the path of its socket.
+func (r *reader) engine(text string) string {
 	scheme, path, ok := strings.Cut(text, "://")
 	if !ok {
 		scheme, path = "", text
@@ -61,16 +35,18 @@ func (r *reader) engine() string {
 	if scheme != "" && scheme != "unix" || !strings.HasPrefix(path, "~") {
 		return text
 	}
-	return "unix://" + r.place(key, path)
+	return "unix://" + r.place("engine", path)
 }
 
-// place makes the value of a key a path of this machine; see path.
+// place makes the value of a key a path of this machine. A path in the configuration file
+// is relative to that file; one in a flag or a variable is relative to the current
+// directory. A leading ~ is the user's home directory.
 func (r *reader) place(key, path string) string {
 	path, err := r.expandHome(path)
 	if err != nil {
 		r.bad(key, err.Error(), "")
 	}
-	if path == "" || filepath.IsAbs(path) || r.origin(key) != r.file || r.file == "" {
+	if path == "" || filepath.IsAbs(path) || r.file == "" || r.from[key] != r.file {
 		return path
 	}
 	return filepath.Join(filepath.Dir(r.file), path)

@@ -6,21 +6,15 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 )
 
-// policy reads the settings about which scripts may run.
-func (r *reader) policy() Policy {
-	p := Policy{
-		Contract: r.text("policy.contract"), JSONL: r.on("policy.jsonl"), Checks: r.list("policy.checks"), Sets: r.list("policy.sets"),
-		Mode: r.text("policy.mode"), Strict: r.on("policy.strict"),
-		Interceptor: r.on("policy.interceptor"), Match: r.text("policy.match"), Tools: r.list("policy.tools"),
-		Rules: r.rules(),
-	}
+// completePolicy reads the interceptor's rules, and sets what follows from other settings.
+func (r *reader) completePolicy(p *Policy) {
+	p.Rules = r.rules()
 	if p.Checks == nil && r.given("policy.checks") {
 		p.Checks = []string{} // an empty list is none, whatever the contract
 	}
 	if len(p.Rules) > 0 && !r.given("policy.interceptor") {
 		p.Interceptor = true
 	}
-	return p
 }
 
 // rules reads the interceptor's rules. It does not compile their patterns: by

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -13,18 +14,17 @@ import (
 
 	"github.com/docker/go-units"
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 )
 
-// reader reads settings from their sources and collects errors.
+// reader reads settings from their sources and collects errors. Viper holds what the sources
+// give, and resolves which of them counts; from names that source, for errors and for paths
+// that are relative to the file.
 type reader struct {
 	v          *viper.Viper
-	home       string                 // "" if there is none
-	file       string                 // "" if none was read
-	inFile     map[string]bool        // keys
-	inEnv      map[string]string      // key: value
-	flags      map[string]*pflag.Flag // key: flag that was given
+	from       map[string]string // by key: the flag, variable or file that counts; no entry for a default
+	home       string            // "" if there is none
+	file       string            // "" if none was read
 	loadsCode  func(name, value string) bool
 	environ    []string
 	secretName func(string) bool
@@ -32,20 +32,50 @@ type reader struct {
 	errs       []error
 }
 
-// origin names the source of a key's value: a flag, a variable, the file, or the
-// default.
-func (r *reader) origin(key string) string {
-	s, _ := Lookup(key)
-	if f := r.flags[key]; f != nil {
-		return "--" + f.Name
+func newReader(src Source) *reader {
+	return &reader{
+		v: viper.New(), from: map[string]string{}, home: src.Home, environ: src.Environ,
+		secretName: src.SecretName, loadsCode: src.LoadsCode, failed: map[string]bool{},
 	}
-	if _, ok := r.inEnv[key]; ok {
-		return s.Env()
+}
+
+// set gives a key a value that counts more than those before.
+func (r *reader) set(key string, value any, from string) {
+	r.v.Set(key, value)
+	r.from[key] = from
+}
+
+// given reports whether the file, a variable or a flag sets the key.
+func (r *reader) given(key string) bool { return r.from[key] != "" }
+
+// fill reads a setting into the field that it fills.
+func (r *reader) fill(s Setting) {
+	switch to := s.to.(type) {
+	case *string:
+		if *to = r.text(s); s.path && *to != s.word {
+			*to = r.place(s.Key, *to)
+		}
+	case *[]string:
+		if *to = r.list(s); s.path {
+			for i, path := range *to {
+				(*to)[i] = r.place(s.Key, path)
+			}
+		}
+	case *bool:
+		*to = r.on(s)
+	case *time.Duration:
+		*to = r.duration(s)
+	case *float64:
+		*to = r.number(s)
+	case *int:
+		*to = int(r.count(s))
+	case *int64:
+		if s.Kind == Size {
+			*to = r.size(s)
+		} else {
+			*to = r.count(s)
+		}
 	}
-	if r.inFile[key] {
-		return r.file
-	}
-	return "the default"
 }
 
 // bad records an error. Only the first error of each key is kept.
@@ -54,7 +84,7 @@ func (r *reader) bad(key, text, hint string) {
 		return
 	}
 	r.failed[key] = true
-	bad := &Error{Key: key, Origin: r.origin(key), Text: text, Hint: hint}
+	bad := &Error{Key: key, Origin: cmp.Or(r.from[key], "the default"), Text: text, Hint: hint}
 	if s, _ := Lookup(key); s.PerCall {
 		bad.Key = "" // only the flag is documented
 	}
@@ -72,81 +102,80 @@ func shown(value string) string {
 }
 
 // text returns the value of a setting that has a single value.
-func (r *reader) text(key string) string {
+func (r *reader) text(s Setting) string {
 	var value string
-	switch v := r.v.Get(key).(type) {
+	switch v := r.v.Get(s.Key).(type) {
 	case nil:
 	case string:
 		value = v
 	case bool, int, int64, uint64, float64:
 		value = fmt.Sprint(v)
 	default:
-		r.bad(key, "it must be a single value, not a list or a table", "")
+		r.bad(s.Key, "it must be a single value, not a list or a table", "")
 		return ""
 	}
-	s, _ := Lookup(key)
 	if s.Kind == Choice && !slices.Contains(s.Choices, value) {
-		r.bad(key, shown(value)+" is unknown", "it can be "+strings.Join(s.Choices, " or "))
+		r.bad(s.Key, shown(value)+" is unknown", "it can be "+strings.Join(s.Choices, " or "))
 	}
 	if strings.IndexByte(value, 0) >= 0 {
-		r.bad(key, "it has a NUL byte", "")
+		r.bad(s.Key, "it has a NUL byte", "")
 	}
 	return value
 }
 
-func (r *reader) size(key string) int64 {
-	value := r.text(key)
+func (r *reader) size(s Setting) int64 {
+	value := r.text(s)
 	if value == "" {
 		return 0
 	}
 	n, err := units.RAMInBytes(value)
 	if err != nil || n < 0 {
-		r.bad(key, shown(value)+" is not a size", "give bytes, or a number with a unit k, m, g or t, as in 512m or 2g")
+		r.bad(s.Key, shown(value)+" is not a size", "give bytes, or a number with a unit k, m, g or t, as in 512m or 2g")
 		return 0
 	}
 	return n
 }
 
-func (r *reader) count(key string) int64 {
-	value := r.text(key)
+func (r *reader) count(s Setting) int64 {
+	value := r.text(s)
 	if value == "" {
 		return 0
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 0 {
-		r.bad(key, shown(value)+" is not a count", "give a whole number from 0 on, as in 512")
+		r.bad(s.Key, shown(value)+" is not a count", "give a whole number from 0 on, as in 512")
 		return 0
 	}
 	return n
 }
 
-func (r *reader) number(key string) float64 {
-	value := r.text(key)
+func (r *reader) number(s Setting) float64 {
+	value := r.text(s)
 	if value == "" {
 		return 0
 	}
 	n, err := strconv.ParseFloat(value, 64)
 	if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
-		r.bad(key, shown(value)+" is not a number", "give a number from 0 on, as in 2 or 1.5")
+		r.bad(s.Key, shown(value)+" is not a number", "give a number from 0 on, as in 2 or 1.5")
 		return 0
 	}
 	return n
 }
 
-func (r *reader) on(key string) bool {
-	value := r.text(key)
+func (r *reader) on(s Setting) bool {
+	value := r.text(s)
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		r.bad(key, shown(value)+" is neither true nor false", "")
+		r.bad(s.Key, shown(value)+" is neither true nor false", "")
 	}
 	return on
 }
 
-func (r *reader) duration(key string) time.Duration {
-	value := r.text(key)
+func (r *reader) duration(s Setting) time.Duration {
+	value := r.text(s)
 	d, ok := parseDuration(value)
 	if !ok {
-		r.bad(key, shown(value)+" is not a duration", "give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds")
+		r.bad(s.Key, shown(value)+" is not a duration", "give a number with a unit ms, s, m, h or d, as in 30s or 5m; a bare number is seconds")
 	}
 	return d
 }
@@ -172,46 +201,18 @@ func parseDuration(text string) (time.Duration, bool) {
 }
 
 // list returns the values of a setting that is a list.
-func (r *reader) list(key string) []string {
-	values := r.values(key)
-	s, _ := Lookup(key)
+func (r *reader) list(s Setting) []string {
+	values := r.values(s.Key)
 	for _, v := range values {
 		if len(s.Choices) > 0 && !slices.Contains(s.Choices, v) {
-			r.bad(key, shown(v)+" is unknown", "it can be "+strings.Join(s.Choices, ", "))
+			r.bad(s.Key, shown(v)+" is unknown", "it can be "+strings.Join(s.Choices, ", "))
 		}
 	}
 	return values
 }
 
-// given reports whether the file, a variable or a flag sets the key.
-func (r *reader) given(key string) bool {
-	_, env := r.inEnv[key]
-	return r.flags[key] != nil || env || r.inFile[key]
-}
-
+// values returns the texts of a list, unchecked.
 func (r *reader) values(key string) []string {
-	s, _ := Lookup(key)
-	if f := r.flags[key]; f != nil {
-		if v, ok := f.Value.(interface{ GetSlice() []string }); ok {
-			return v.GetSlice()
-		}
-	}
-	if text, ok := r.inEnv[key]; ok {
-		separator := ","
-		if s.Kind == Lines {
-			separator = "\n"
-		}
-		var out []string
-		for part := range strings.SplitSeq(text, separator) {
-			if s.Kind == List {
-				part = strings.TrimSpace(part)
-			}
-			if part != "" {
-				out = append(out, part)
-			}
-		}
-		return out
-	}
 	var out []string
 	switch v := r.v.Get(key).(type) {
 	case nil:
@@ -219,7 +220,7 @@ func (r *reader) values(key string) []string {
 		if v != "" {
 			out = append(out, v)
 		}
-	case []string: // a flag that was not given
+	case []string: // of a flag or a variable
 		out = append(out, v...)
 	case []any:
 		for _, one := range v {
@@ -249,7 +250,7 @@ func (r *reader) validateEnv(c *Config) {
 			r.bad("env.set", name+" makes programs load or run something", "if that is meant give it by --env-unsafe, or in env.unsafe")
 		}
 	}
-	unsafe := r.list("env.unsafe")
+	unsafe := r.values("env.unsafe")
 	for _, kv := range unsafe {
 		r.variable("env.unsafe", kv)
 	}

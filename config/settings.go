@@ -46,6 +46,10 @@ type Setting struct {
 	Choices []string // of Choice; of List, if there are any
 	Holder  string   // placeholder of the flag's value in help, as in "DIR"
 	Usage   string   // one line, lower case
+
+	to   any    // points to the field of a Config that it fills; nil: a check reads it
+	path bool   // it names files or directories of this machine
+	word string // with path: the one value that is not a path; "" if there is none
 }
 
 // EnvPrefix is the prefix of all our environment variables.
@@ -112,9 +116,8 @@ type settings struct {
 // known is computed once, because every flag and every value is looked up in it.
 var known = sync.OnceValue(func() settings {
 	k := settings{
-		all: slices.Concat(
-			sessionSettings(), commandSettings(), outputSettings(), policySettings(), ptySettings(), agentSettings(), serveSettings(), recordSettings()),
-		at: map[string]int{},
+		all: settingsOf(&Config{}),
+		at:  map[string]int{},
 	}
 	for i, s := range k.all {
 		k.at[s.Key] = i
@@ -125,88 +128,95 @@ var known = sync.OnceValue(func() settings {
 	return k
 })
 
-func sessionSettings() []Setting {
+// settingsOf returns all settings, in the order of the documentation. Each is one line, and
+// fills one field of c.
+func settingsOf(c *Config) []Setting {
+	return slices.Concat(
+		sessionSettings(c), commandSettings(c), outputSettings(c), policySettings(c), ptySettings(c), agentSettings(c), serveSettings(c), recordSettings(c))
+}
+
+func sessionSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "engine", Flag: "engine", Holder: "ADDRESS", Usage: "address of the container engine, such as unix:///var/run/docker.sock (default: as the docker command finds it)"},
-		{Key: "image", Flag: "image", Holder: "REF", Usage: "image to start from: a reference, an image ID, or host for a snapshot of this machine's programs (default: debian:stable-slim, else host)"},
-		{Key: "profile", Flag: "profile", Kind: Choice, Choices: []string{"strict", "dev"}, Default: "strict", Usage: "strict: an ordinary user on a read-only root; dev: uid 0 in the container, for installing packages"},
-		{Key: "network", Flag: "network", Kind: Choice, Choices: []string{"none", "bridge"}, Default: "none", Usage: "network of the session: none, or the engine's bridge"},
-		{Key: "runtime", Flag: "runtime", Holder: "NAME", Usage: "OCI runtime of the engine, such as runsc (default: the engine's)"},
-		{Key: "user", Flag: "user", Holder: "UID[:GID]", Usage: "numeric user and group that commands run as (default: the profile's, or the owner of a bound directory)"},
-		{Key: "workspace", Flag: "workspace", Holder: "SPEC", Default: "volume", Usage: "working directory: copy:DIR, bind:DIR[:ro][:at=PATH], or volume for an empty one"},
-		{Key: "limits.memory", Flag: "memory", Kind: Size, Holder: "SIZE", Usage: "memory of the session, including swap (default 2g)"},
-		{Key: "limits.cpus", Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, such as 1.5 (default 2)"},
-		{Key: "limits.pids", Flag: "pids", Kind: Count, Holder: "N", Usage: "processes and threads of the session (default 512; 4096 in profile dev)"},
-		{Key: "limits.disk", Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is not a bind; the workspace is then kept in memory (default: no limit, on disk)"},
-		{Key: "limits.home", Flag: "home", Kind: Size, Holder: "SIZE", Usage: "size of the home directory, kept in memory (default: a quarter of the memory, at most 512m; none in profile dev)"},
-		{Key: "limits.tmp", Flag: "tmp", Kind: Size, Holder: "SIZE", Usage: "size of /tmp, kept in memory (default: a quarter of the memory, at most 512m)"},
-		{Key: "build.base", Flag: "base", Holder: "REF", Usage: "base image to build on: the Dockerfile's argument BASE"},
-		{Key: "build.args", Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "build argument, such as http_proxy=...; may be repeated"},
-		{Key: "build.network", Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of the build: the engine's default, its host's, or none"},
-		{Key: "session.id", Flag: "session", Holder: "ID", Usage: "session, by its id or the start of its id"},
-		{Key: "session.idle", Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long"},
-		{Key: "session.warm", Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
-		{Key: "session.ahead", Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
-		{Key: "keep.for", Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
-		{Key: "keep.count", Kind: Count, Default: "10", Usage: "number of such workspaces to keep on an engine, newest first (0: none)"},
-		{Key: "keep.disk", Kind: Size, Default: "10g", Usage: "disk space that such workspaces may take together (0: none are kept)"},
+		{Key: "engine", to: &c.Engine, Flag: "engine", Holder: "ADDRESS", Usage: "address of the container engine, such as unix:///var/run/docker.sock (default: as the docker command finds it)"},
+		{Key: "image", to: &c.Image, Flag: "image", Holder: "REF", Usage: "image to start from: a reference, an image ID, or host for a snapshot of this machine's programs (default: debian:stable-slim, else host)"},
+		{Key: "profile", to: &c.Profile, Flag: "profile", Kind: Choice, Choices: []string{"strict", "dev"}, Default: "strict", Usage: "strict: an ordinary user on a read-only root; dev: uid 0 in the container, for installing packages"},
+		{Key: "network", to: &c.Network, Flag: "network", Kind: Choice, Choices: []string{"none", "bridge"}, Default: "none", Usage: "network of the session: none, or the engine's bridge"},
+		{Key: "runtime", to: &c.Runtime, Flag: "runtime", Holder: "NAME", Usage: "OCI runtime of the engine, such as runsc (default: the engine's)"},
+		{Key: "user", to: &c.User, Flag: "user", Holder: "UID[:GID]", Usage: "numeric user and group that commands run as (default: the profile's, or the owner of a bound directory)"},
+		{Key: "workspace", to: &c.Workspace, Flag: "workspace", Holder: "SPEC", Default: "volume", Usage: "working directory: copy:DIR, bind:DIR[:ro][:at=PATH], or volume for an empty one"},
+		{Key: "limits.memory", to: &c.Limits.Memory, Flag: "memory", Kind: Size, Holder: "SIZE", Usage: "memory of the session, including swap (default 2g)"},
+		{Key: "limits.cpus", to: &c.Limits.CPUs, Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, such as 1.5 (default 2)"},
+		{Key: "limits.pids", to: &c.Limits.Pids, Flag: "pids", Kind: Count, Holder: "N", Usage: "processes and threads of the session (default 512; 4096 in profile dev)"},
+		{Key: "limits.disk", to: &c.Limits.Disk, Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is not a bind; the workspace is then kept in memory (default: no limit, on disk)"},
+		{Key: "limits.home", to: &c.Limits.Home, Flag: "home", Kind: Size, Holder: "SIZE", Usage: "size of the home directory, kept in memory (default: a quarter of the memory, at most 512m; none in profile dev)"},
+		{Key: "limits.tmp", to: &c.Limits.Tmp, Flag: "tmp", Kind: Size, Holder: "SIZE", Usage: "size of /tmp, kept in memory (default: a quarter of the memory, at most 512m)"},
+		{Key: "build.base", to: &c.Build.Base, Flag: "base", Holder: "REF", Usage: "base image to build on: the Dockerfile's argument BASE"},
+		{Key: "build.args", to: &c.Build.Args, Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "build argument, such as http_proxy=...; may be repeated"},
+		{Key: "build.network", to: &c.Build.Network, Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of the build: the engine's default, its host's, or none"},
+		{Key: "session.id", to: &c.Session.ID, Flag: "session", Holder: "ID", Usage: "session, by its id or the start of its id"},
+		{Key: "session.idle", to: &c.Session.Idle, Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long"},
+		{Key: "session.warm", to: &c.Session.Warm, Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
+		{Key: "session.ahead", to: &c.Session.Ahead, Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
+		{Key: "keep.for", to: &c.Keep.For, Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
+		{Key: "keep.count", to: &c.Keep.Count, Kind: Count, Default: "10", Usage: "number of such workspaces to keep on an engine, newest first (0: none)"},
+		{Key: "keep.disk", to: &c.Keep.Disk, Kind: Size, Default: "10g", Usage: "disk space that such workspaces may take together (0: none are kept)"},
 	}
 }
 
-func commandSettings() []Setting {
+func commandSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "shell", Flag: "shell", Kind: Choice, Choices: []string{"bash", "sh"}, Default: "bash", Usage: "shell that runs the script"},
-		{Key: "timeout", Flag: "timeout", Kind: Duration, Default: "300s", Holder: "D", Usage: "kill the command after this long"},
-		{Key: "grace", Flag: "grace", Kind: Duration, Default: "250ms", Holder: "D", Usage: "time from SIGTERM to SIGKILL when a command is killed"},
-		{Key: "run.cwd", Flag: "cwd", Holder: "DIR", Usage: "working directory in the session (default: the workspace; relative to it)"},
-		{Key: "run.stdin", PerCall: true, Flag: "stdin", Kind: Switch, Default: "false", Usage: "connect standard input to the command (default: the command reads nothing)"},
-		{Key: "run.exclusive", PerCall: true, Flag: "exclusive", Kind: Switch, Default: "false", Usage: "fail if another command is running in the session, instead of waiting"},
-		{Key: "run.background", PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, pid and output file, and return"},
-		{Key: "run.background-after", PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never)"},
-		{Key: "run.file", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are its arguments"},
-		{Key: "run.preview", PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "print the script and the last 20 lines of its output once it has ended, as an agent's user sees a call"},
-		{Key: "job.follow", PerCall: true, Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "keep printing until the job has ended"},
-		{Key: "env.set", Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "set an environment variable of the command; may be repeated"},
+		{Key: "shell", to: &c.Shell, Flag: "shell", Kind: Choice, Choices: []string{"bash", "sh"}, Default: "bash", Usage: "shell that runs the script"},
+		{Key: "timeout", to: &c.Timeout, Flag: "timeout", Kind: Duration, Default: "300s", Holder: "D", Usage: "kill the command after this long"},
+		{Key: "grace", to: &c.Grace, Flag: "grace", Kind: Duration, Default: "250ms", Holder: "D", Usage: "time from SIGTERM to SIGKILL when a command is killed"},
+		{Key: "run.cwd", to: &c.Run.Dir, Flag: "cwd", Holder: "DIR", Usage: "working directory in the session (default: the workspace; relative to it)"},
+		{Key: "run.stdin", to: &c.Run.Stdin, PerCall: true, Flag: "stdin", Kind: Switch, Default: "false", Usage: "connect standard input to the command (default: the command reads nothing)"},
+		{Key: "run.exclusive", to: &c.Run.Exclusive, PerCall: true, Flag: "exclusive", Kind: Switch, Default: "false", Usage: "fail if another command is running in the session, instead of waiting"},
+		{Key: "run.background", to: &c.Run.Background, PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, pid and output file, and return"},
+		{Key: "run.background-after", to: &c.Run.BackgroundAfter, PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never)"},
+		{Key: "run.file", to: &c.Run.File, path: true, word: "-", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are its arguments"},
+		{Key: "run.preview", to: &c.Run.Preview, PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "print the script and the last 20 lines of its output once it has ended, as an agent's user sees a call"},
+		{Key: "job.follow", to: &c.Job.Follow, PerCall: true, Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "keep printing until the job has ended"},
+		{Key: "env.set", to: &c.Env.Set, Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "set an environment variable of the command; may be repeated"},
 		{Key: "env.unsafe", Flag: "env-unsafe", Kind: Lines, Holder: "K=V", Usage: "like --env, for variables that make programs load or run something (LD_PRELOAD, BASH_ENV, NODE_OPTIONS and such)"},
-		{Key: "env.pass", Kind: List, Usage: "names of variables of this environment to pass to commands"},
-		{Key: "json", Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
-		{Key: "quiet", Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings and progress"},
-		{Key: "diff.exit-code", PerCall: true, Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with status 1 if there are differences"},
-		{Key: "rm.all", PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove everything that sandboxbash has made, instead of naming it"},
+		{Key: "env.pass", to: &c.Env.Pass, Kind: List, Usage: "names of variables of this environment to pass to commands"},
+		{Key: "json", to: &c.JSON, Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
+		{Key: "quiet", to: &c.Quiet, Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings and progress"},
+		{Key: "diff.exit-code", to: &c.ExitCode, PerCall: true, Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with status 1 if there are differences"},
+		{Key: "rm.all", to: &c.All, PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove everything that sandboxbash has made, instead of naming it"},
 	}
 }
 
-func outputSettings() []Setting {
+func outputSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "ci", Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "neutralise CI commands in the output, for this CI runner (auto: detect the runner)"},
-		{Key: "report.junit", Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report: its outcome, time and the end of its output"},
-		{Key: "report.summary", Flag: "summary", Holder: "FILE", Usage: "append the command's outcome to FILE as Markdown; auto is GitHub's job summary"},
-		{Key: "output.limit", Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "kill a command that writes more than this (default: no limit)"},
-		{Key: "output.window", Kind: Size, Default: "50k", Usage: "how much of the end of each stream a JSON result holds"},
-		{Key: "artifacts.dir", Usage: "directory of the full outputs (default: artifacts in the user's state directory)"},
-		{Key: "artifacts.mode", Flag: "artifacts", Kind: Choice, Choices: []string{"overflow", "always", "never"}, Default: "overflow", Usage: "when to keep the full output"},
-		{Key: "artifacts.retention", Kind: Duration, Default: "14d", Usage: "how long to keep artifacts"},
-		{Key: "artifacts.max", Kind: Size, Default: "1g", Usage: "maximum size of an artifact"},
-		{Key: "artifacts.session-max", Kind: Size, Default: "4g", Usage: "maximum size of a session's artifacts"},
-		{Key: "artifacts.total-max", Kind: Size, Default: "20g", Usage: "maximum size of all artifacts"},
-		{Key: "artifacts.bytes", PerCall: true, Flag: "bytes", Holder: "A-B", Usage: "print bytes A to B, counted from 0 and without B; either may be left out"},
-		{Key: "artifacts.lines", PerCall: true, Flag: "lines", Holder: "A-B", Usage: "print lines A to B, counted from 1 and including B; either may be left out"},
+		{Key: "ci", to: &c.CI, Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "neutralise CI commands in the output, for this CI runner (auto: detect the runner)"},
+		{Key: "report.junit", to: &c.Report.JUnit, path: true, Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report: its outcome, time and the end of its output"},
+		{Key: "report.summary", to: &c.Report.Summary, path: true, word: "auto", Flag: "summary", Holder: "FILE", Usage: "append the command's outcome to FILE as Markdown; auto is GitHub's job summary"},
+		{Key: "output.limit", to: &c.Output.Limit, Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "kill a command that writes more than this (default: no limit)"},
+		{Key: "output.window", to: &c.Output.Window, Kind: Size, Default: "50k", Usage: "how much of the end of each stream a JSON result holds"},
+		{Key: "artifacts.dir", to: &c.Artifacts.Dir, path: true, Usage: "directory of the full outputs (default: artifacts in the user's state directory)"},
+		{Key: "artifacts.mode", to: &c.Artifacts.Mode, Flag: "artifacts", Kind: Choice, Choices: []string{"overflow", "always", "never"}, Default: "overflow", Usage: "when to keep the full output"},
+		{Key: "artifacts.retention", to: &c.Artifacts.Retention, Kind: Duration, Default: "14d", Usage: "how long to keep artifacts"},
+		{Key: "artifacts.max", to: &c.Artifacts.Max, Kind: Size, Default: "1g", Usage: "maximum size of an artifact"},
+		{Key: "artifacts.session-max", to: &c.Artifacts.SessionMax, Kind: Size, Default: "4g", Usage: "maximum size of a session's artifacts"},
+		{Key: "artifacts.total-max", to: &c.Artifacts.TotalMax, Kind: Size, Default: "20g", Usage: "maximum size of all artifacts"},
+		{Key: "artifacts.bytes", to: &c.Artifacts.Bytes, PerCall: true, Flag: "bytes", Holder: "A-B", Usage: "print bytes A to B, counted from 0 and without B; either may be left out"},
+		{Key: "artifacts.lines", to: &c.Artifacts.Lines, PerCall: true, Flag: "lines", Holder: "A-B", Usage: "print lines A to B, counted from 1 and including B; either may be left out"},
 	}
 }
 
 // policySettings are about which scripts may run. A test of the command line checks
 // that their choices are those of package policy.
-func policySettings() []Setting {
+func policySettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "policy.contract", Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract that a server offers (default: agent), and whose checks the policy commands apply"},
-		{Key: "policy.jsonl", PerCall: true, Flag: "jsonl", Kind: Switch, Default: "false", Usage: "read one JSON object per line from standard input, and answer each with one"},
-		{Key: "policy.checks", Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check to apply; may be repeated (default: all three under contract modes, else none)"},
-		{Key: "policy.sets", Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "additional set of safety rules to apply; may be repeated (default: none)"},
-		{Key: "policy.mode", Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what to do with a script whose commands cannot all be known: run it and report so, or refuse it"},
-		{Key: "policy.strict", Kind: Switch, Default: "false", Usage: "refuse to start if an interceptor rule does not compile (default: leave it out, with a note)"},
-		{Key: "policy.interceptor", Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; setting policy.rules turns this on too"},
-		{Key: "policy.match", Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what the interceptor's rules match: the whole script, or each simple command as well"},
-		{Key: "policy.tools", Kind: List, Usage: "names of the tools that the agent has; only rules that name one of them apply"},
+		{Key: "policy.contract", to: &c.Policy.Contract, Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract that a server offers (default: agent), and whose checks the policy commands apply"},
+		{Key: "policy.jsonl", to: &c.Policy.JSONL, PerCall: true, Flag: "jsonl", Kind: Switch, Default: "false", Usage: "read one JSON object per line from standard input, and answer each with one"},
+		{Key: "policy.checks", to: &c.Policy.Checks, Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check to apply; may be repeated (default: all three under contract modes, else none)"},
+		{Key: "policy.sets", to: &c.Policy.Sets, Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "additional set of safety rules to apply; may be repeated (default: none)"},
+		{Key: "policy.mode", to: &c.Policy.Mode, Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what to do with a script whose commands cannot all be known: run it and report so, or refuse it"},
+		{Key: "policy.strict", to: &c.Policy.Strict, Kind: Switch, Default: "false", Usage: "refuse to start if an interceptor rule does not compile (default: leave it out, with a note)"},
+		{Key: "policy.interceptor", to: &c.Policy.Interceptor, Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; setting policy.rules turns this on too"},
+		{Key: "policy.match", to: &c.Policy.Match, Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what the interceptor's rules match: the whole script, or each simple command as well"},
+		{Key: "policy.tools", to: &c.Policy.Tools, Kind: List, Usage: "names of the tools that the agent has; only rules that name one of them apply"},
 	}
 }
 

@@ -232,6 +232,11 @@ func TestSecretsOfBadFiles(t *testing.T) {
 			t.Errorf("%s: Secrets() = %q, %q; want %q, %q", test.name, names, from, test.want, file)
 		}
 	}
+	home := t.TempDir()
+	list, _ := config.Secrets(config.Source{File: write(t, "timeout: soon\nsecrets: [{name: A, from: file, source: ~/key}]\n"), Home: home})
+	if len(list) != 1 || list[0].Source != filepath.Join(home, "key") {
+		t.Errorf("Secrets() = %v; want A from the home directory", list)
+	}
 	if list, from := config.Secrets(config.Source{File: filepath.Join(t.TempDir(), "none.yaml")}); list != nil || from != "" {
 		t.Errorf("Secrets() without a file = %v, %q; want nothing", list, from)
 	}
