@@ -66,7 +66,6 @@ func (a *program) root() *cobra.Command {
 		(&policyCommands{a.App}).policyCommand(), (&policyCommands{a.App}).planCommand(), (&serveCommands{a.App}).serveCommand(),
 		(&doctor{a.App}).doctorCommand(), a.versionCommand(), configTopic(),
 	)
-	completeChoices(root)
 	return root
 }
 
@@ -98,20 +97,8 @@ func fitBuiltins(root *cobra.Command) {
 	}
 }
 
-// completeChoices offers the values of flags that have only a few.
-func completeChoices(cmd *cobra.Command) {
-	for s := range config.Flags() {
-		if s.Kind == config.Choice && cmd.Flags().Lookup(s.Flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(s.Flag, cobra.FixedCompletions(s.Choices, cobra.ShellCompDirectiveNoFileComp))
-		}
-	}
-	for _, c := range cmd.Commands() {
-		completeChoices(c)
-	}
-}
-
-// configTopic is a page of help.
-func configTopic() *cobra.Command {
+// configText is the page of help about the configuration.
+func configText() string {
 	var b strings.Builder
 	b.WriteString(`A setting is taken from its flag, else from its environment variable, else from the
 configuration file, else it has its default. The file is YAML:
@@ -149,11 +136,21 @@ Keys, with their variables and flags:
 		fmt.Fprintf(&b, "\n      %s", s.Usage)
 	}
 	b.WriteString("\n\n  secrets, policy.rules\n      in the file only")
-	return &cobra.Command{
-		Use: "config", Short: "The configuration: its file, keys and variables", Long: b.String(), GroupID: flags.GroupSetup,
+	return b.String()
+}
+
+// configTopic is a page of help. Its text is made when it is shown, and not for every call.
+func configTopic() *cobra.Command {
+	c := &cobra.Command{
+		Use: "config", Short: "The configuration: its file, keys and variables", GroupID: flags.GroupSetup,
 		Args: flags.Args(0, 0, "no arguments"), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Example: "  sandboxbash help config\n  SANDBOXBASH_TIMEOUT=10m sandboxbash run 'make test'",
 	}
+	c.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		cmd.Long = configText()
+		cmd.Parent().HelpFunc()(cmd, words)
+	})
+	return c
 }
 
 // helpAsIs prints help past the masks: it has no words but ours, and is not worth
