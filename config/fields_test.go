@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -17,9 +18,7 @@ func leaves(v reflect.Value, prefix string) map[any]string {
 			all[field.Addr().Interface()] = name
 			continue
 		}
-		for at, leaf := range leaves(field, name+".") {
-			all[at] = leaf
-		}
+		maps.Copy(all, leaves(field, name+"."))
 	}
 	return all
 }
