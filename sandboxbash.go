@@ -93,7 +93,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &Engine{Engine: sandbox.New(docker.NewEngine(client, resolver), resolver, opts.Sessions), docker: client}, nil
+	return &Engine{Engine: sandbox.New(docker.NewEngine(client, images.Runner), resolver, opts.Sessions), docker: client}, nil
 }
 
 // Close releases the sessions that this process holds, which live on until they are

@@ -44,7 +44,7 @@ func startSandboxWith(t *testing.T, spec sandbox.Spec, dir string) *sandbox.Sess
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := sandbox.New(docker.NewEngine(client, imgs), imgs, sandbox.Options{Artifacts: artifacts, Secrets: secrets, Ahead: 1})
+	e := sandbox.New(docker.NewEngine(client, images.Runner), imgs, sandbox.Options{Artifacts: artifacts, Secrets: secrets, Ahead: 1})
 	spec.Image = "host"
 	sb, err := e.Start(t.Context(), spec)
 	if err != nil {

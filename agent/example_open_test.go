@@ -28,7 +28,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine := sandbox.New(docker.NewEngine(client, resolver), resolver, sandbox.Options{Ahead: 1})
+	engine := sandbox.New(docker.NewEngine(client, images.Runner), resolver, sandbox.Options{Ahead: 1})
 	defer func() { _ = engine.Close(ctx) }()
 	sb, err := engine.Start(ctx, sandbox.Spec{Image: "host", Workspace: sandbox.Workspace{Kind: sandbox.WorkspaceCopy, Dir: "/src"}})
 	if err != nil {

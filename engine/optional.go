@@ -22,6 +22,14 @@ type Limiter interface {
 	Limit(ctx context.Context, h Handle, u Usage) error
 }
 
+// Pruner is an engine that keeps something between sessions.
+type Pruner interface {
+	// Prune removes what it keeps and will hardly be used again: what was made of images
+	// that are gone, or for other versions of this program. What a session uses stays. It
+	// returns the names. Provision makes again what it misses.
+	Prune(ctx context.Context) ([]string, error)
+}
+
 // The interfaces below are named so that engines agree on them. No caller uses them yet.
 
 // Cloner is an engine that can copy a workspace without the help of a session.

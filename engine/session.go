@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -126,6 +127,15 @@ type Workspace struct {
 	Size     int64  // bytes, kept in memory; 0 is on disk, without a limit
 }
 
+// Content is files for an engine to put in place.
+type Content struct {
+	// ID is part of names: digits and lower-case letters. Other files have another ID.
+	ID string
+	// Write writes the files as a tar archive of a root file system, the same bytes each
+	// time.
+	Write func(w io.Writer) error
+}
+
 // Account is a user and the name that it has in passwd and group.
 type Account struct {
 	UID, GID   uint32
@@ -162,6 +172,20 @@ const (
 	RunnerPath  = wire.RunnerPath // the runner
 	ProgramsDir = "/usr"          // see Shape.Programs
 	AccountsDir = "/etc"          // see Shape.Names
+)
+
+// LabelRole is the label that says what something that we have made on an engine is for.
+// RoleSnapshot is its value for images of a machine's own programs.
+const (
+	LabelRole    = "sandboxbash.role"
+	RoleSnapshot = "host"
+)
+
+// The repositories of images that an engine may make for itself. Images of users cannot
+// have these names.
+const (
+	RunnerRepo    = "sandboxbash/runner"
+	WorkspaceRepo = "sandboxbash/workspace"
 )
 
 // ValidID reports whether id has the form of a session's: a UUID in lower case.

@@ -134,35 +134,3 @@ func TestLibrariesOfATree(t *testing.T) {
 		t.Errorf("libraries(arm64) = %v; want none of x86_64", got)
 	}
 }
-
-// An image of ours is found by its content, whatever another has for a name and labels.
-func TestSmallImage(t *testing.T) {
-	t.Parallel()
-	img := smallImage{ref: "sandboxbash/runner:1", arch: "amd64", labels: roleLabels(roleRunner), layer: []byte("layer")}
-	cfg, err := img.config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := digestOf(cfg)
-	for name, other := range map[string]smallImage{
-		"another layer":   {ref: img.ref, arch: img.arch, labels: img.labels, layer: []byte("other")},
-		"another machine": {ref: img.ref, arch: "arm64", labels: img.labels, layer: img.layer},
-		"another role":    {ref: img.ref, arch: img.arch, labels: roleLabels(roleImage), layer: img.layer},
-	} {
-		if cfg, err := other.config(); err != nil || digestOf(cfg) == id {
-			t.Errorf("%s has the image ID %s, too: %v", name, id, err)
-		}
-	}
-	eng := &fakeEngine{present: map[string]engine.Image{img.ref: {ID: "sha256:imposter", Labels: img.labels}}}
-	if got, err := img.ensure(t.Context(), eng); err != nil || eng.loaded == nil {
-		t.Errorf("ensure() = %s, %v and loads nothing; want it loaded", got, err)
-	}
-	eng = &fakeEngine{present: map[string]engine.Image{id: {ID: engine.ImageID(id)}}}
-	if got, err := img.ensure(t.Context(), eng); string(got) != id || err != nil || eng.loaded != nil {
-		t.Errorf("ensure() = %s, %v, loaded %d bytes; want %s as it is", got, err, len(eng.loaded), id)
-	}
-	eng = &fakeEngine{imageErr: engine.ErrUnreachable}
-	if _, err := img.ensure(t.Context(), eng); !errors.Is(err, engine.ErrUnreachable) || eng.loaded != nil {
-		t.Errorf("ensure() = %v; want the engine's error", err)
-	}
-}

@@ -34,7 +34,7 @@ func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
 // *HostError if this machine is not a linux machine of the engine's architecture, or has
 // no bash.
 func (r *Resolver) Host(ctx context.Context, progress func(engine.Progress)) (engine.Image, error) {
-	return r.images.do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
+	return r.images.Do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
 		return r.host(ctx, tell)
 	})
 }
@@ -103,7 +103,7 @@ func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func
 		Ref:    snap.ref(),
 		OS:     "linux",
 		Arch:   runtime.GOARCH,
-		Labels: map[string]string{labelRole: roleHost, labelDigest: snap.hash, labelMaker: r.maker()},
+		Labels: map[string]string{engine.LabelRole: engine.RoleSnapshot, labelDigest: snap.hash, labelMaker: r.maker()},
 	})
 	pr.CloseWithError(errors.New("the engine stopped reading"))
 	<-done

@@ -5,9 +5,8 @@
 // directory with a Dockerfile, and Host makes a snapshot of this machine's own programs,
 // which needs neither a registry nor a network.
 //
-// The package also makes the images that volumes are filled from: the runner, which
-// every session mounts, and the workspace, which gives a fresh volume its owner. An
-// image decides what is in a root file system, never what is run.
+// The package also has the runner, which an engine puts into every session. An image
+// decides what is in a root file system, never what is run.
 package images
 
 import (
@@ -20,6 +19,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/flight"
 )
 
 // DefaultRef is the image that is used if none is configured.
@@ -28,91 +28,38 @@ const DefaultRef = "debian:stable-slim"
 // HostRef is the reference of the snapshot of this machine's own programs.
 const HostRef = "host"
 
-// The repositories of the images that this package makes. Users cannot load, build or
-// pull an image under the names whose content we rely on: see reserved.
-const (
-	hostRepo      = "sandboxbash/host"
-	runnerRepo    = "sandboxbash/runner"
-	workspaceRepo = "sandboxbash/workspace"
-)
+// hostRepo is the repository of snapshots.
+const hostRepo = "sandboxbash/host"
 
-// Label keys, and the roles of the objects that this package makes on an engine.
+// Label keys, and the role of the images that this package makes for users.
 const (
 	labelPrefix = "sandboxbash."
-	labelRole   = labelPrefix + "role"
 	labelDigest = labelPrefix + "digest"
 
-	roleHost      = "host"
-	roleRunner    = "runner"
-	roleWorkspace = "workspace"
-	rolePrograms  = "programs" // the volume of a snapshot's programs
-	roleAccounts  = "accounts" // the volume of an image's /etc in which the session's user has a name
-	roleImage     = "image"    // loaded or built for the user
-	roleFiller    = "filler"   // a container that is never started
+	roleImage = "image" // loaded or built
 )
 
-// Engine is what this package needs of an engine.
-type Engine interface {
-	Finder
-	Maker
-	Registry
-	Volumes
-	Fillers
-	Starters
-}
+func roleLabels(role string) map[string]string { return map[string]string{engine.LabelRole: role} }
 
-// Finder finds what is on the engine. Image returns an error that is engine.ErrNotFound
-// if the engine lacks the image.
-type Finder interface {
+// Engine is what this package needs of an engine: it stores images.
+type Engine interface {
 	Info(ctx context.Context) (engine.Info, error)
+	// Image finds an image by reference or ID. ErrNotFound: the engine lacks it.
 	Image(ctx context.Context, ref string) (engine.Image, error)
 	Images(ctx context.Context) ([]engine.Image, error)
-}
-
-// Maker makes images from streams that it reads to their end.
-type Maker interface {
-	LoadImages(ctx context.Context, r io.Reader, progress func(engine.Progress)) ([]string, error)
-	ImportImage(ctx context.Context, rootfs io.Reader, cfg engine.ImageConfig) (engine.ImageID, error)
-	BuildImage(ctx context.Context, contextTar io.Reader, opts engine.Build, progress func(engine.Progress)) (engine.ImageID, error)
-}
-
-// Registry brings images to the engine and takes them away.
-type Registry interface {
-	PullImage(ctx context.Context, ref string, progress func(engine.Progress)) error
-	RemoveImage(ctx context.Context, ref string) error
 	// ImagesLabelled lists the images with all these labels.
 	ImagesLabelled(ctx context.Context, labels map[string]string) ([]engine.Image, error)
-}
-
-// Volumes are the engine's named volumes.
-type Volumes interface {
-	volumeFinder
-	volumeMaker
-}
-
-type volumeFinder interface {
-	Volume(ctx context.Context, name string) (engine.Volume, error)
-	Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error)
-}
-
-// CreateVolume succeeds if the volume exists already.
-type volumeMaker interface {
-	CreateVolume(ctx context.Context, v engine.Volume) error
-	RemoveVolume(ctx context.Context, name string) error
-}
-
-// Fillers makes containers that are never started: creating one has the engine fill a
-// volume. CreateContainer returns engine.ErrConflict if the name is taken.
-type Fillers interface {
-	CreateContainer(ctx context.Context, c engine.Container) (engine.ContainerID, []string, error)
-	RemoveContainer(ctx context.Context, id engine.ContainerID) error
-	Container(ctx context.Context, nameOrID string) (engine.ContainerState, error)
-}
-
-// Starters run a container of ours to its end.
-type Starters interface {
-	StartContainer(ctx context.Context, id engine.ContainerID) error
-	WaitContainer(ctx context.Context, id engine.ContainerID) error
+	PullImage(ctx context.Context, ref string, progress func(engine.Progress)) error
+	// LoadImages, ImportImage and BuildImage make images from streams, which they read to
+	// their end.
+	LoadImages(ctx context.Context, archive io.Reader, progress func(engine.Progress)) ([]string, error)
+	ImportImage(ctx context.Context, rootfs io.Reader, cfg engine.ImageConfig) (engine.ImageID, error)
+	BuildImage(ctx context.Context, contextTar io.Reader, opts engine.Build, progress func(engine.Progress)) (engine.ImageID, error)
+	RemoveImage(ctx context.Context, ref string) error
+	// RemoveCopies removes what the engine has made for sessions of images that are gone,
+	// and RemoveAllCopies all that it keeps between sessions.
+	RemoveCopies(ctx context.Context) error
+	RemoveAllCopies(ctx context.Context) error
 }
 
 // Options of a Resolver. The zero value is useful.
@@ -130,13 +77,11 @@ type Resolver struct {
 	engine   Engine
 	fallback string // the reference of ResolveDefault
 	cache    string // directory, or ""
-	runners  func(arch string) (runnerBinary, error)
 	snapshot func(ctx context.Context) (*snapshot, error)
 
 	maxUnpacked int64 // bytes; see the constant
 
-	images  flights[engine.Image] // by reference, and of the host snapshot
-	volumes flights[string]       // of the runner, by its volume's name
+	images flight.Group[engine.Image] // by reference, and of the host snapshot
 }
 
 // New returns a Resolver over eng. It does not call the engine.
@@ -150,7 +95,7 @@ func New(eng Engine, opts Options) (*Resolver, error) {
 	if _, err := parseRef(opts.Default); err != nil {
 		return nil, err
 	}
-	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, runners: embeddedRunner, snapshot: newSnapshot, maxUnpacked: maxUnpacked}, nil
+	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, snapshot: newSnapshot, maxUnpacked: maxUnpacked}, nil
 }
 
 // InvalidRefError says that a reference is malformed or reserved.
@@ -220,11 +165,11 @@ func makeRef(ref string) (string, error) {
 	return t.name, nil
 }
 
-// reserved reports whether ref names the runner or workspace image. A snapshot
+// reserved reports whether ref names an image that the engine makes for itself. A snapshot
 // (sandboxbash/host) may be saved on one machine and loaded on another.
 func reserved(ref string) bool {
 	ref = strings.TrimPrefix(strings.TrimPrefix(ref, "docker.io/"), "index.docker.io/")
-	return strings.HasPrefix(ref, runnerRepo+":") || strings.HasPrefix(ref, workspaceRepo+":")
+	return strings.HasPrefix(ref, engine.RunnerRepo+":") || strings.HasPrefix(ref, engine.WorkspaceRepo+":")
 }
 
 func quiet(engine.Progress) {}

@@ -29,7 +29,7 @@ func (r *Resolver) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	if t.name == HostRef {
-		return errors.Join(r.removeRoles(ctx, roleHost), r.removeVolumes(ctx, programsPrefix), r.collectAccounts(ctx))
+		return errors.Join(r.removeHosts(ctx), r.engine.RemoveCopies(ctx))
 	}
 	img, err := r.engine.Image(ctx, t.name)
 	if errors.Is(err, engine.ErrNotFound) {
@@ -44,59 +44,41 @@ func (r *Resolver) Remove(ctx context.Context, ref string) error {
 	if _, err := r.engine.Image(ctx, string(img.ID)); !errors.Is(err, engine.ErrNotFound) {
 		return err // it has other names
 	}
-	return errors.Join(r.removeVolumes(ctx, programsPrefix+digits(img.ID)), r.collectAccounts(ctx))
+	return r.engine.RemoveCopies(ctx)
 }
 
-// RemoveAll removes what this package has made for itself: snapshots, the runner and
-// workspace images, and the volumes filled from them. Images that were pulled, loaded or
-// built stay. RemoveAll goes on after an error and returns all errors. An object that a
-// session uses gives an engine.ErrConflict.
+// RemoveAll removes what sandboxbash has made for itself: snapshots, and all that the
+// engine keeps between sessions. Images that were pulled, loaded or built stay. RemoveAll
+// goes on after an error and returns all errors. An object that a session uses gives an
+// engine.ErrConflict.
 func (r *Resolver) RemoveAll(ctx context.Context) error {
-	return errors.Join(
-		r.removeRoles(ctx, roleHost, roleRunner, roleWorkspace),
-		r.removeVolumes(ctx, runnerPrefix),
-		r.removeVolumes(ctx, programsPrefix),
-		r.removeVolumes(ctx, accountsPrefix),
-	)
+	return errors.Join(r.removeHosts(ctx), r.engine.RemoveAllCopies(ctx))
 }
 
-// removeVolumes removes the volumes whose names have a prefix. It does not go by label:
-// an engine gives none to a volume that it makes while it creates a container.
-func (r *Resolver) removeVolumes(ctx context.Context, prefix string) error {
-	volumes, err := r.engine.Volumes(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("volumes: %w", err)
-	}
-	var errs []error
-	for _, v := range volumes {
-		if strings.HasPrefix(v.Name, prefix) {
-			errs = append(errs, ignore(r.engine.RemoveVolume(ctx, v.Name), engine.ErrNotFound))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// removeRoles removes images that have both our label and one of our names: an image that
+// removeHosts removes images that have both our label and one of our names: an image that
 // is not ours can carry our labels.
-func (r *Resolver) removeRoles(ctx context.Context, roles ...string) error {
+func (r *Resolver) removeHosts(ctx context.Context) error {
 	list, err := r.engine.Images(ctx)
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
 	var errs []error
+	remove := func(ref string) {
+		if err := r.engine.RemoveImage(ctx, ref); !errors.Is(err, engine.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
 	for _, img := range list {
-		for _, role := range roles {
-			if img.Labels[labelRole] != role {
-				continue
+		if img.Labels[engine.LabelRole] != engine.RoleSnapshot {
+			continue
+		}
+		for _, ref := range img.Refs {
+			if strings.HasPrefix(ref, hostRepo+":") {
+				remove(ref)
 			}
-			for _, ref := range img.Refs {
-				if strings.HasPrefix(ref, "sandboxbash/"+role+":") {
-					errs = append(errs, ignore(r.engine.RemoveImage(ctx, ref), engine.ErrNotFound))
-				}
-			}
-			if len(img.Refs) == 0 {
-				errs = append(errs, ignore(r.engine.RemoveImage(ctx, string(img.ID)), engine.ErrNotFound))
-			}
+		}
+		if len(img.Refs) == 0 {
+			remove(string(img.ID))
 		}
 	}
 	return errors.Join(errs...)

@@ -19,18 +19,17 @@ type file struct{ name, content string }
 
 func archive(t *testing.T, files []file) []byte {
 	t.Helper()
-	data, err := layerOf(func(tw *tar.Writer) error {
-		for _, f := range files {
-			if err := writeFile(tw, f.name, 0o644, []byte(f.content)); err != nil {
-				return err
-			}
+	var out bytes.Buffer
+	tw := tar.NewWriter(&out)
+	for _, f := range files {
+		if err := writeFile(tw, f.name, 0o644, []byte(f.content)); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := tw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return data
+	return out.Bytes()
 }
 
 func ociFiles(arch string) []file {

@@ -132,7 +132,7 @@ func (r *Resolver) pull(ctx context.Context, t target, progress func(engine.Prog
 	if reserved(t.name) {
 		return engine.Image{}, &InvalidRefError{Ref: t.name, Reason: "the name is reserved for images that sandboxbash makes itself"}
 	}
-	return r.images.do(ctx, t.name, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
+	return r.images.Do(ctx, t.name, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
 		pulling, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		silence := time.AfterFunc(pullSilence, func() { cancel(errPullSilent) })

@@ -265,24 +265,3 @@ func TestRunnerArchitectures(t *testing.T) {
 		}
 	}
 }
-
-func TestProgramsAreForSnapshotsOnSlowStorage(t *testing.T) {
-	t.Parallel()
-	snapshot := engine.Image{ID: "sha256:" + engine.ImageID(strings.Repeat("a", 64)), Labels: roleLabels(roleHost)}
-	for _, tt := range []struct {
-		driver string
-		img    engine.Image
-	}{
-		{"overlay2", snapshot},
-		{"fuse-overlayfs", engine.Image{ID: snapshot.ID}},
-		{"fuse-overlayfs", engine.Image{ID: snapshot.ID, Labels: roleLabels(roleImage)}},
-	} {
-		r, err := New(&fakeEngine{driver: tt.driver}, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := r.Programs(t.Context(), tt.img); got != "" || err != nil { // it would ask for volumes
-			t.Errorf("Programs(%v) on %s = %q, %v; want none", tt.img.Labels, tt.driver, got, err)
-		}
-	}
-}

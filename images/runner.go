@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -104,75 +103,23 @@ func (b runnerBinary) id() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func (b runnerBinary) content() content {
-	return content{volume: runnerPrefix + b.id(), dir: engine.RunnerDir, role: roleRunner}
+// Runner returns the runner for a linux architecture in GOARCH form: the directory
+// engine.RunnerDir with one program.
+func Runner(arch string) (engine.Content, error) {
+	b, err := embeddedRunner(arch)
+	if err != nil {
+		return engine.Content{}, err
+	}
+	return engine.Content{ID: b.id(), Write: b.write}, nil
 }
 
-func (b runnerBinary) image() (smallImage, error) {
+// write writes the runner as a tar archive.
+func (b runnerBinary) write(w io.Writer) error {
 	binary, err := b.unpack()
-	if err != nil {
-		return smallImage{}, err
-	}
-	layer, err := layerOf(func(tw *tar.Writer) error {
-		return errors.Join(
-			writeDir(tw, dirEntry{name: engine.RunnerDir[1:]}),
-			writeFile(tw, engine.RunnerPath[1:], 0o755, binary),
-		)
-	})
-	return smallImage{ref: runnerRepo + ":" + b.id(), arch: b.arch, labels: roleLabels(roleRunner), layer: layer}, err
-}
-
-func roleLabels(role string) map[string]string { return map[string]string{labelRole: role} }
-
-// Runner returns the name of the volume that holds the runner for a linux architecture in
-// GOARCH form. It makes the volume if it is missing, once per engine, however many callers
-// in this process and others ask for it. Sessions mount the volume at engine.RunnerDir,
-// read-only and without copying from their image.
-func (r *Resolver) Runner(ctx context.Context, arch string) (volume string, err error) {
-	b, err := r.runners(arch)
-	if err != nil {
-		return "", err
-	}
-	return r.filledVolume(ctx, b.content(), func(ctx context.Context) (engine.ImageID, error) { return r.runnerImage(ctx, b) })
-}
-
-// Refill fills the runner's volume again. Callers use it when a session's container does
-// not start because the runner is missing: another program has removed or emptied the
-// volume. A volume that sessions use is filled in place, and only if it is empty; any
-// other is made anew.
-func (r *Resolver) Refill(ctx context.Context, arch string) error {
-	b, err := r.runners(arch)
 	if err != nil {
 		return err
 	}
-	c := b.content()
-	_, err = r.volumes.do(ctx, c.volume+" again", nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
-		id, err := r.runnerImage(ctx, b)
-		if err != nil {
-			return "", err
-		}
-		return "", r.fill(ctx, c, id)
-	})
-	return err
-}
-
-// Helper returns the image that holds only the runner for an architecture in GOARCH form.
-// It makes the image if it is missing. It is for containers in which only our own
-// programs run.
-func (r *Resolver) Helper(ctx context.Context, arch string) (engine.Image, error) {
-	b, err := r.runners(arch)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	id, err := r.runnerImage(ctx, b)
-	return engine.Image{ID: id, OS: "linux", Arch: b.arch}, err
-}
-
-// runnerImage makes the image from which the runner's volume is filled.
-func (r *Resolver) runnerImage(ctx context.Context, b runnerBinary) (engine.ImageID, error) {
-	img, err := b.image()
-	if err != nil {
-		return "", err
-	}
-	return img.ensure(ctx, r.engine)
+	tw := tar.NewWriter(w)
+	dir := tar.Header{Typeflag: tar.TypeDir, Name: engine.RunnerDir[1:] + "/", Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX}
+	return errors.Join(tw.WriteHeader(&dir), writeFile(tw, engine.RunnerPath[1:], 0o755, binary), tw.Close())
 }

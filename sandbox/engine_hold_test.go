@@ -11,20 +11,21 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// unhelpful has no image for helpers while it says so.
+// unhelpful starts no helpers while it says so.
 type unhelpful struct {
-	docker.Store
+	*docker.Engine
 	now atomic.Bool
 }
 
-func (u *unhelpful) Helper(ctx context.Context, arch string) (engine.Image, error) {
+func (u *unhelpful) Attach(ctx context.Context, p engine.Helper) (engine.Handle, error) {
 	if u.now.Load() {
-		return engine.Image{}, errors.New("no image")
+		return engine.Handle{}, errors.New("no image")
 	}
-	return u.Store.Helper(ctx, arch)
+	return u.Engine.Attach(ctx, p)
 }
 
 // A workspace in memory outlives a reset of its container, or the result says that it
@@ -33,8 +34,8 @@ func TestResetHoldsMemory(t *testing.T) {
 	t.Parallel()
 	client := dockertest.Connect(t)
 	r := resolver(t, client)
-	images := &unhelpful{Store: r}
-	e := sandbox.New(docker.NewEngine(client, images), r, sandbox.Options{})
+	backend := &unhelpful{Engine: docker.NewEngine(client, images.Runner)}
+	e := sandbox.New(backend, r, sandbox.Options{})
 	reset := func() (s *sandbox.Session, lost bool) {
 		t.Helper()
 		s = startIn(t, client, e, sandbox.Spec{Profile: sandbox.Dev, Limits: sandbox.Limits{Disk: 16 << 20}})
@@ -71,7 +72,7 @@ func TestResetHoldsMemory(t *testing.T) {
 		}
 		held = look(s, "cat f; stat -c %s big; df -B1 --output=size . | tail -n 1 | tr -d ' '", whole)
 	}
-	images.now.Store(true)
+	backend.now.Store(true)
 	s, lost := reset()
 	if !lost {
 		t.Error("WorkspaceLost = false where nothing could hold it")

@@ -45,7 +45,7 @@ func resolver(t *testing.T, client *docker.Client) *images.Resolver {
 
 // newEngine owns sessions on a Docker engine.
 func newEngine(client *docker.Client, r *images.Resolver, opts sandbox.Options) *sandbox.Engine {
-	return sandbox.New(docker.NewEngine(client, r), r, opts)
+	return sandbox.New(docker.NewEngine(client, images.Runner), r, opts)
 }
 
 func startWith(t *testing.T, client *docker.Client, imgs *images.Resolver, spec sandbox.Spec) *sandbox.Session {

@@ -62,11 +62,22 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 		}
 	}
 	errs = append(errs, e.enforce(ctx, time.Now()))
-	pruned, err := e.images.Prune(ctx)
+	pruned, err := e.prune(ctx)
 	if errs = append(errs, err); len(pruned) > 0 && e.opts.Pruned != nil {
 		e.opts.Pruned(pruned)
 	}
 	return reaped, errors.Join(errs...)
+}
+
+// prune removes what nothing needs any more: images first, so that the engine finds those
+// gone that it has made something of.
+func (e *Engine) prune(ctx context.Context) ([]string, error) {
+	gone, err := e.images.Prune(ctx)
+	if pruner, ok := e.backend.(engine.Pruner); ok {
+		more, pruneErr := pruner.Prune(ctx)
+		gone, err = append(gone, more...), errors.Join(err, pruneErr)
+	}
+	return gone, err
 }
 
 // isOpen reports whether this process holds the session: then it is not for the

@@ -30,8 +30,8 @@ type Images interface {
 	// ResolveDefault is for no reference. The note says what replaced the default image,
 	// if anything did.
 	ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error)
-	// Prune removes what was made for earlier states of this machine and is used by no
-	// session, and returns the names.
+	// Prune removes images that were made for earlier states of this machine and are used
+	// by no session, and returns the names.
 	Prune(ctx context.Context) ([]string, error)
 }
 
@@ -50,7 +50,7 @@ type Options struct {
 	Observer Observer
 	// Keep bounds what is kept of the workspaces of sessions that have ended.
 	Keep Keep
-	// Pruned is called with what Images.Prune has removed; nil: it is not reported.
+	// Pruned is called with what Images and engine.Pruner have removed; nil: it is not reported.
 	Pruned func(names []string)
 	// Progress is called while images are pulled or made. It may be called concurrently.
 	Progress func(engine.Progress)

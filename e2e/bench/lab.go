@@ -144,7 +144,7 @@ func (l *lab) removeMarked(ctx context.Context) error {
 
 // engine returns an Engine of ours. It is closed with the lab.
 func (l *lab) engine(o sandbox.Options) *sandbox.Engine {
-	e := sandbox.New(docker.NewEngine(l.docker, l.images), l.images, o)
+	e := sandbox.New(docker.NewEngine(l.docker, images.Runner), l.images, o)
 	l.defers(e.Close)
 	return e
 }

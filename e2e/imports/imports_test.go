@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 
 	// What an engine is, and the one that speaks to Docker's client.
 	"engine":        {"internal/wire"},
-	"engine/docker": {"engine", "internal/wire"},
+	"engine/docker": {"engine", "internal/flight", "internal/wire"},
 	// For tests alone: where they find an engine.
 	"engine/docker/dockertest": {"engine/docker"},
 	// For tests alone: an engine in memory.
@@ -37,11 +37,14 @@ var mayImport = map[string][]string{
 	"internal/wire":   {},
 	"internal/screen": {},
 	"exec":            {"engine", "internal/wire"},
-	"images":          {"engine", "internal/wire"},
+	"images":          {"engine", "internal/flight"},
 	"policy":          {"engine"},
 	// For tests alone: bash against the policy.
 	"policy/bashtest": {"policy"},
 	"sink":            {"engine", "internal/filelock", "internal/scrub"},
+
+	// One call for all who ask for the same at the same time.
+	"internal/flight": {"engine"},
 
 	// Locks on files: artifacts and the audit log.
 	"internal/filelock": {},

@@ -210,6 +210,15 @@ func (d *fakeDocker) CreateVolume(_ context.Context, v engine.Volume) error {
 	return nil
 }
 
+func (d *fakeDocker) Volume(_ context.Context, name string) (engine.Volume, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v, ok := d.volumes[name]; ok {
+		return v, nil
+	}
+	return engine.Volume{}, notFound(name)
+}
+
 func (d *fakeDocker) Volumes(_ context.Context, labels map[string]string) ([]engine.Volume, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,8 +243,8 @@ func (d *fakeDocker) RemoveVolume(_ context.Context, name string) error {
 	return nil
 }
 
-// fakeStore has volumes that are full, unless it says otherwise.
-type fakeStore struct {
+// fakeCopies has volumes that are full, unless it says otherwise.
+type fakeCopies struct {
 	mu       sync.Mutex
 	refilled int // guarded by mu
 	refill   error
@@ -244,33 +253,35 @@ type fakeStore struct {
 	nameless error  // why there is none
 }
 
-func (s *fakeStore) Runner(context.Context, string) (string, error) {
+func (s *fakeCopies) Runner(context.Context, string) (string, error) {
 	return "sandboxbash-runner-0a", nil
 }
 
-func (s *fakeStore) Programs(context.Context, engine.Image) (string, error) { return s.programs, nil }
+func (s *fakeCopies) Programs(context.Context, engine.Image) (string, error) { return s.programs, nil }
 
-func (s *fakeStore) Accounts(context.Context, engine.Image, engine.Account) (volume, note string, err error) {
+func (s *fakeCopies) Accounts(context.Context, engine.Image, engine.Account) (volume, note string, err error) {
 	return s.accounts, "", s.nameless
 }
 
-func (s *fakeStore) RefillAccounts(ctx context.Context, _ engine.Image, _ engine.Account) error {
+func (s *fakeCopies) RefillAccounts(ctx context.Context, _ engine.Image, _ engine.Account) error {
 	return s.Refill(ctx, "")
 }
 
-func (s *fakeStore) Refill(context.Context, string) error {
+func (s *fakeCopies) Refill(context.Context, string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refilled++
 	return s.refill
 }
 
-func (s *fakeStore) Helper(context.Context, string) (engine.Image, error) {
+func (s *fakeCopies) Helper(context.Context, string) (engine.Image, error) {
 	return engine.Image{ID: helperID, OS: "linux", Arch: "amd64"}, nil
 }
 
-func (*fakeStore) FillWorkspace(context.Context, string, uint32, uint32) error { return nil }
+func (*fakeCopies) FillWorkspace(context.Context, string, uint32, uint32) error { return nil }
 
-func (*fakeStore) ClearWorkspace(context.Context, string) error { return nil }
+func (*fakeCopies) ClearWorkspace(context.Context, string) error { return nil }
 
-func (*fakeStore) ReleaseWorkspace(context.Context, string) error { return nil }
+func (*fakeCopies) ReleaseWorkspace(context.Context, string) error { return nil }
+
+func (*fakeCopies) Prune(context.Context) ([]string, error) { return nil, nil }

@@ -23,7 +23,7 @@ func ours(c engine.ContainerState) (id string, ok bool) {
 		return "", false
 	}
 	for _, m := range c.Mounts {
-		if m.Type == "volume" && m.Target == engine.RunnerDir && m.ReadOnly && strings.HasPrefix(m.Source, runnerVolume) {
+		if m.Type == "volume" && m.Target == engine.RunnerDir && m.ReadOnly && strings.HasPrefix(m.Source, runnerPrefix) {
 			return id, true
 		}
 	}

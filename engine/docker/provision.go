@@ -44,7 +44,7 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.Containe
 	group, grouped := errgroup.WithContext(ctx)
 	if s.Workspace.Bind == "" && s.Workspace.Size == 0 {
 		group.Go(func() error {
-			return e.store.FillWorkspace(grouped, namePrefix+s.ID, s.Account.UID, s.Account.GID)
+			return e.copies.FillWorkspace(grouped, namePrefix+s.ID, s.Account.UID, s.Account.GID)
 		})
 	}
 	group.Go(func() error {
@@ -53,7 +53,7 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.Containe
 		if err == nil && from.programs != "" {
 			// The container keeps the volume from now on. If it was removed before, the engine
 			// has made an empty one, which this fills.
-			_, err = e.store.Programs(grouped, s.Image)
+			_, err = e.copies.Programs(grouped, s.Image)
 		}
 		return err
 	})
@@ -61,9 +61,9 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.Containe
 		return "", nil, errors.Join(err, e.discard(ctx, shape.Name))
 	}
 	id, err = e.boot(ctx, shape, id, func(ctx context.Context) error {
-		err := e.store.Refill(ctx, s.Image.Arch)
+		err := e.copies.Refill(ctx, s.Image.Arch)
 		if from.accounts != "" {
-			err = errors.Join(err, e.store.RefillAccounts(ctx, s.Image, s.Account))
+			err = errors.Join(err, e.copies.RefillAccounts(ctx, s.Image, s.Account))
 		}
 		return err
 	})
@@ -89,18 +89,18 @@ func (e *Engine) prepare(ctx context.Context, s engine.Shape) (from shared, note
 		return e.volumes.CreateVolume(ctx, engine.Volume{Name: namePrefix + s.ID + recordsSuffix, Labels: volumeLabels(s), Root: true})
 	})
 	group.Go(func() (err error) {
-		from.runner, err = e.store.Runner(ctx, s.Image.Arch)
+		from.runner, err = e.copies.Runner(ctx, s.Image.Arch)
 		return err
 	})
 	if s.Programs {
 		group.Go(func() (err error) {
-			from.programs, err = e.store.Programs(ctx, s.Image)
+			from.programs, err = e.copies.Programs(ctx, s.Image)
 			return err
 		})
 	}
 	if s.Names {
 		group.Go(func() error {
-			volume, note, err := e.store.Accounts(ctx, s.Image, s.Account)
+			volume, note, err := e.copies.Accounts(ctx, s.Image, s.Account)
 			if err != nil && ctx.Err() != nil {
 				return err
 			}

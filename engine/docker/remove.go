@@ -78,7 +78,7 @@ func (e *Engine) removeVolumes(ctx context.Context, names []string) error {
 func (e *Engine) removeVolume(ctx context.Context, name string) error {
 	err := e.volumes.RemoveVolume(ctx, name)
 	if errors.Is(err, engine.ErrConflict) {
-		if err := e.store.ReleaseWorkspace(ctx, name); err != nil {
+		if err := e.copies.ReleaseWorkspace(ctx, name); err != nil {
 			return err
 		}
 		err = e.volumes.RemoveVolume(ctx, name)
@@ -87,7 +87,7 @@ func (e *Engine) removeVolume(ctx context.Context, name string) error {
 		return err
 	}
 	// The engine's own words may repeat a path of any length.
-	if clearErr := e.store.ClearWorkspace(ctx, name); clearErr != nil {
+	if clearErr := e.copies.ClearWorkspace(ctx, name); clearErr != nil {
 		return fmt.Errorf("the engine cannot remove volume %s: %w", name, clearErr)
 	}
 	return e.volumes.RemoveVolume(ctx, name)

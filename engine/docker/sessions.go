@@ -11,7 +11,7 @@ import (
 )
 
 // Engine runs sessions as containers of a Docker engine. It is an engine.Engine, with
-// engine.Workspaces and engine.Limiter.
+// engine.Workspaces, engine.Limiter and engine.Pruner.
 //
 // A session is a container, and volumes that end with it: its workspace, unless that is
 // a directory of the engine's machine, its records, and on Podman what is in memory. The
@@ -21,42 +21,21 @@ import (
 type Engine struct {
 	containers containers
 	volumes    volumes
-	store      Store
+	copies     copies
 }
 
 var (
 	_ engine.Engine     = (*Engine)(nil)
 	_ engine.Workspaces = (*Engine)(nil)
 	_ engine.Limiter    = (*Engine)(nil)
+	_ engine.Pruner     = (*Engine)(nil)
 )
 
-// NewEngine returns an Engine over a client. It asks the engine nothing.
-func NewEngine(c *Client, store Store) *Engine {
-	return &Engine{containers: c, volumes: c, store: store}
-}
-
-// Store makes what sessions share: volumes that are filled once, and images of helpers.
-// Package images has one.
-type Store interface {
-	// Runner returns the volume with the runner for an architecture, and Refill fills that
-	// volume again when it has turned out to be empty.
-	Runner(ctx context.Context, arch string) (volume string, err error)
-	Refill(ctx context.Context, arch string) error
-	// Programs returns the volume to lay over the image's ProgramsDir, or "".
-	Programs(ctx context.Context, img engine.Image) (volume string, err error)
-	// Accounts returns the volume to lay over the image's AccountsDir, in which the account
-	// has a name; or "", and what the owner of the session should know of that, if anything.
-	// RefillAccounts fills that volume again.
-	Accounts(ctx context.Context, img engine.Image, a engine.Account) (volume, note string, err error)
-	RefillAccounts(ctx context.Context, img engine.Image, a engine.Account) error
-	// Helper returns the image that holds the runner alone.
-	Helper(ctx context.Context, arch string) (engine.Image, error)
-	// FillWorkspace makes a user the owner of a fresh volume.
-	FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error
-	// ClearWorkspace empties a volume that the engine cannot remove, and ReleaseWorkspace
-	// removes the containers that filling or clearing it has left.
-	ClearWorkspace(ctx context.Context, volume string) error
-	ReleaseWorkspace(ctx context.Context, volume string) error
+// NewEngine returns an Engine over a client. It asks the engine nothing. runner returns
+// what sessions on a linux architecture, in GOARCH form, have in engine.RunnerDir:
+// images.Runner does.
+func NewEngine(c *Client, runner func(arch string) (engine.Content, error)) *Engine {
+	return &Engine{containers: c, volumes: c, copies: newCopier(c, runner)}
 }
 
 // containers are the calls of Client on containers.
@@ -77,6 +56,7 @@ type containers interface {
 // volumes are the calls of Client on volumes.
 type volumes interface {
 	CreateVolume(ctx context.Context, v engine.Volume) error
+	Volume(ctx context.Context, name string) (engine.Volume, error)
 	Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error)
 	RemoveVolume(ctx context.Context, name string) error
 	plainTmpfs(ctx context.Context) (bool, error)
@@ -86,14 +66,17 @@ type volumes interface {
 const (
 	labelSession = "sandboxbash.session" // the session's id
 	labelDigest  = "sandboxbash.digest"  // of the Spec, mounts included
-	labelRole    = "sandboxbash.role"
+	labelRole    = engine.LabelRole
 
 	roleSession   = "session"   // of containers
-	roleWorkspace = "workspace" // of the volumes that end with a session
+	roleWorkspace = "workspace" // of the volumes that end with a session, and of the images that they are filled from
 	roleKept      = "kept"      // of marks: see Keep
+	roleRunner    = "runner"    // of volumes and images
+	rolePrograms  = "programs"  // of the volumes of a snapshot's programs
+	roleAccounts  = "accounts"  // of the volumes of an image's /etc in which the session's user has a name
+	roleFiller    = "filler"    // of containers that fill or clear a volume
 
-	namePrefix   = "sandboxbash-"
-	runnerVolume = namePrefix + "runner-" // and a content hash
+	namePrefix = "sandboxbash-"
 
 	recordsSuffix = "-jobs"
 	tmpSuffix     = "-tmp"
@@ -103,6 +86,17 @@ const (
 
 // Info describes the engine.
 func (e *Engine) Info(ctx context.Context) (engine.Info, error) { return e.containers.Info(ctx) }
+
+// Prepare puts in place what each session of an architecture needs. Provision does so
+// by itself.
+func (e *Engine) Prepare(ctx context.Context, arch string) error {
+	_, err := e.copies.Runner(ctx, arch)
+	return err
+}
+
+// Prune removes volumes that sessions shared: those of programs whose image is gone, and
+// those of runners of other versions that are older than a week.
+func (e *Engine) Prune(ctx context.Context) ([]string, error) { return e.copies.Prune(ctx) }
 
 // Open starts a process in a running session.
 func (e *Engine) Open(ctx context.Context, h engine.Handle, x engine.Exec) (engine.Stream, error) {

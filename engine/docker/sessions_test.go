@@ -60,9 +60,9 @@ func provisioned(t *testing.T, e *Engine, change func(*engine.Shape)) engine.Han
 	return h
 }
 
-func fakeSessions() (*Engine, *fakeDocker, *fakeStore) {
-	d, s := newFakeDocker(), &fakeStore{}
-	return &Engine{containers: d, volumes: d, store: s}, d, s
+func fakeSessions() (*Engine, *fakeDocker, *fakeCopies) {
+	d, s := newFakeDocker(), &fakeCopies{}
+	return &Engine{containers: d, volumes: d, copies: s}, d, s
 }
 
 // onCall fails one kind of call.
@@ -165,15 +165,15 @@ func TestProvisionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		prepare func(*fakeDocker, *fakeStore)
+		prepare func(*fakeDocker, *fakeCopies)
 		refills int
 		text    string
 	}{
-		{"no volume", func(d *fakeDocker, _ *fakeStore) { d.fail = onCall("volume", errTest) }, 0, ""},
-		{"no container", func(d *fakeDocker, _ *fakeStore) { d.fail = onCall("create", errTest) }, 0, ""},
-		{"no start", func(d *fakeDocker, _ *fakeStore) { d.fail = onCall("start", errTest) }, 1, ""},
-		{"no runner", func(d *fakeDocker, s *fakeStore) { d.fail, s.refill = onCall("start", errTest), errors.New("empty") }, 1, "empty"},
-		{"not the second volume in memory", func(d *fakeDocker, _ *fakeStore) {
+		{"no volume", func(d *fakeDocker, _ *fakeCopies) { d.fail = onCall("volume", errTest) }, 0, ""},
+		{"no container", func(d *fakeDocker, _ *fakeCopies) { d.fail = onCall("create", errTest) }, 0, ""},
+		{"no start", func(d *fakeDocker, _ *fakeCopies) { d.fail = onCall("start", errTest) }, 1, ""},
+		{"no runner", func(d *fakeDocker, s *fakeCopies) { d.fail, s.refill = onCall("start", errTest), errors.New("empty") }, 1, "empty"},
+		{"not the second volume in memory", func(d *fakeDocker, _ *fakeCopies) {
 			d.podman = true
 			made := 0
 			d.fail = func(call string) error {

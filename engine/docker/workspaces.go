@@ -55,11 +55,11 @@ func (e *Engine) attach(ctx context.Context, p engine.Helper) (engine.ContainerI
 	if err != nil {
 		return "", err
 	}
-	img, err := e.store.Helper(ctx, info.Arch)
+	img, err := e.copies.Helper(ctx, info.Arch)
 	if err != nil {
 		return "", err
 	}
-	runner, err := e.store.Runner(ctx, img.Arch)
+	runner, err := e.copies.Runner(ctx, img.Arch)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) attach(ctx context.Context, p engine.Helper) (engine.ContainerI
 	if err != nil {
 		return "", errors.Join(err, e.discard(ctx, shape.Name))
 	}
-	return e.boot(ctx, shape, id, func(ctx context.Context) error { return e.store.Refill(ctx, img.Arch) })
+	return e.boot(ctx, shape, id, func(ctx context.Context) error { return e.copies.Refill(ctx, img.Arch) })
 }
 
 // mountsOver are the volumes that a helper reads, as far as there are any.

@@ -116,7 +116,7 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 	tell(engineFindings(info)...)
 	r, err := a.Resolver(ctx)
 	if err == nil {
-		_, err = r.Runner(ctx, info.Arch)
+		err = a.Prepare(ctx, info.Arch)
 	}
 	if err != nil {
 		tell(fail("runner", err.Error(), "use a build of sandboxbash with that runner"))

@@ -222,6 +222,11 @@ func (a *App) Resolver(ctx context.Context) (*images.Resolver, error) {
 	return images.New(c, images.Options{Cache: a.cacheDir()})
 }
 
+// Prepare puts on the engine of Connect what each session of an architecture needs.
+func (a *App) Prepare(ctx context.Context, arch string) error {
+	return docker.NewEngine(a.Docker, images.Runner).Prepare(ctx, arch)
+}
+
 // cacheDir is the user's cache directory for us, "" where there is none.
 func (a *App) cacheDir() string {
 	dir := a.Getenv("XDG_CACHE_HOME")

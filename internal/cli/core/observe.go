@@ -33,7 +33,7 @@ func (a *App) Observed(r *images.Resolver, opts sandbox.Options) *sandbox.Engine
 
 // Unobserved returns an owner of sessions on the engine of Connect.
 func (a *App) Unobserved(r *images.Resolver, opts sandbox.Options) *sandbox.Engine {
-	return sandbox.New(docker.NewEngine(a.Docker, r), r, opts)
+	return sandbox.New(docker.NewEngine(a.Docker, images.Runner), r, opts)
 }
 
 // Observer receives events; it is nil if the configuration asks for none. It is made

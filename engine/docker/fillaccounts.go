@@ -1,4 +1,4 @@
-package images
+package docker
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const accountsMount = "/.sandboxbash-accounts"
 
 // labelAccounts is a label of a volume's mark. Its value is the outcome of the copy, one
 // of the constants that follow.
-const labelAccounts = labelPrefix + "accounts"
+const labelAccounts = "sandboxbash.accounts"
 
 const (
 	accountsMade   = "made"
@@ -38,11 +38,11 @@ var accountsNotes = map[string]string{
 // an image and user: the runner fills it, in a container of the image in which no other
 // program runs. Sessions mount it there, read-only and without copying. The name is "" if
 // the image has the entries already; it is "" with a note if the image cannot be copied.
-func (r *Resolver) Accounts(ctx context.Context, img engine.Image, u engine.Account) (volume, note string, err error) {
+func (s *copier) Accounts(ctx context.Context, img engine.Image, u engine.Account) (volume, note string, err error) {
 	c := accountsContent(img.ID, u)
-	state, err := r.accountsState(ctx, c)
+	state, err := s.accountsState(ctx, c)
 	if err == nil && state == "" {
-		state, err = r.makeAccounts(ctx, c, img, u)
+		state, err = s.makeAccounts(ctx, c, img, u)
 	}
 	if err != nil {
 		return "", "", err
@@ -55,8 +55,8 @@ func (r *Resolver) Accounts(ctx context.Context, img engine.Image, u engine.Acco
 
 // RefillAccounts makes the content of such a volume again, in place. Callers use it when
 // the volume is empty: another program removed it, and the engine made a new one.
-func (r *Resolver) RefillAccounts(ctx context.Context, img engine.Image, u engine.Account) error {
-	_, err := r.makeAccounts(ctx, accountsContent(img.ID, u), img, u)
+func (s *copier) RefillAccounts(ctx context.Context, img engine.Image, u engine.Account) error {
+	_, err := s.makeAccounts(ctx, accountsContent(img.ID, u), img, u)
 	return err
 }
 
@@ -67,13 +67,13 @@ func accountsContent(id engine.ImageID, u engine.Account) content {
 
 // accountsState returns what the mark says, or "" if the volume must be made. The mark is
 // made last.
-func (r *Resolver) accountsState(ctx context.Context, c content) (string, error) {
-	_, err := r.engine.Volume(ctx, c.volume)
+func (s *copier) accountsState(ctx context.Context, c content) (string, error) {
+	_, err := s.volumes.Volume(ctx, c.volume)
 	gone := errors.Is(err, engine.ErrNotFound)
 	if err != nil && !gone {
 		return "", c.wrap(err)
 	}
-	mark, err := r.engine.Volume(ctx, c.mark())
+	mark, err := s.volumes.Volume(ctx, c.mark())
 	if errors.Is(err, engine.ErrNotFound) {
 		return "", nil
 	}
@@ -89,22 +89,22 @@ func (r *Resolver) accountsState(ctx context.Context, c content) (string, error)
 
 // makeAccounts fills the volume and marks it, once per engine: the container's name is a
 // lock, and a caller that finds it taken waits.
-func (r *Resolver) makeAccounts(ctx context.Context, c content, img engine.Image, u engine.Account) (string, error) {
-	return r.volumes.do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
+func (s *copier) makeAccounts(ctx context.Context, c content, img engine.Image, u engine.Account) (string, error) {
+	return s.fills.Do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, fillPatience, fmt.Errorf("volume %s was not filled within %v", c.volume, fillPatience))
 		defer cancel()
-		runner, err := r.Runner(ctx, img.Arch)
+		runner, err := s.Runner(ctx, img.Arch)
 		if err != nil {
 			return "", err
 		}
 		shape := accountsShape(c, img.ID, runner, u)
 		for begin := time.Now(); ; {
-			state, err := r.makeAccountsOnce(ctx, c, shape)
+			state, err := s.makeAccountsOnce(ctx, c, shape)
 			if !errors.Is(err, engine.ErrConflict) {
-				_ = r.collectAccounts(ctx) // what it leaves, the next call collects
+				_ = s.collectAccounts(ctx) // what it leaves, the next call collects
 				return state, err
 			}
-			if err := r.releaseAccounts(ctx, c, time.Since(begin)); err != nil {
+			if err := s.releaseAccounts(ctx, c, time.Since(begin)); err != nil {
 				return "", err
 			}
 			select {
@@ -112,7 +112,7 @@ func (r *Resolver) makeAccounts(ctx context.Context, c content, img engine.Image
 				return "", context.Cause(ctx)
 			case <-time.After(fillPoll):
 			}
-			if state, err := r.accountsState(ctx, c); err != nil || state != "" {
+			if state, err := s.accountsState(ctx, c); err != nil || state != "" {
 				return state, err
 			}
 		}
@@ -134,17 +134,17 @@ func accountsShape(c content, id engine.ImageID, runner string, u engine.Account
 
 // makeAccountsOnce returns an engine.ErrConflict while another process works on the
 // volume, or if one died at it and left its container: see releaseAccounts.
-func (r *Resolver) makeAccountsOnce(ctx context.Context, c content, shape engine.Container) (string, error) {
-	if err := r.engine.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
+func (s *copier) makeAccountsOnce(ctx context.Context, c content, shape engine.Container) (string, error) {
+	if err := s.volumes.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
 		return "", c.wrap(err)
 	}
-	id, _, err := r.engine.CreateContainer(ctx, shape)
+	id, _, err := s.containers.CreateContainer(ctx, shape)
 	if errors.Is(err, engine.ErrConflict) {
 		return "", c.wrap(err)
 	}
 	code := 0
 	if err == nil {
-		code, err = r.runFiller(ctx, id)
+		code, err = s.runFiller(ctx, id)
 	}
 	if errors.Is(err, engine.ErrNotFound) { // another has taken it for abandoned
 		return "", c.wrap(errors.Join(engine.ErrConflict, err))
@@ -153,10 +153,10 @@ func (r *Resolver) makeAccountsOnce(ctx context.Context, c content, shape engine
 	if err == nil && state == "" {
 		err = fmt.Errorf("copying the image's %s ended with %d", engine.AccountsDir, code)
 	}
-	err = errors.Join(err, r.removeFiller(ctx, engine.ContainerID(shape.Name)))
+	err = errors.Join(err, s.removeFiller(ctx, engine.ContainerID(shape.Name)))
 	if err != nil || state != accountsMade {
 		// A session may use it: then it is whole.
-		err = errors.Join(err, ignore(r.engine.RemoveVolume(context.WithoutCancel(ctx), c.volume), engine.ErrNotFound, engine.ErrConflict))
+		err = errors.Join(err, ignore(s.volumes.RemoveVolume(context.WithoutCancel(ctx), c.volume), engine.ErrNotFound, engine.ErrConflict))
 	}
 	if err != nil {
 		return "", c.wrap(err)
@@ -164,8 +164,8 @@ func (r *Resolver) makeAccountsOnce(ctx context.Context, c content, shape engine
 	labels := roleLabels(c.role)
 	labels[labelAccounts] = state
 	// Labels cannot change: an older mark would keep its own.
-	err = ignore(r.engine.RemoveVolume(ctx, c.mark()), engine.ErrNotFound)
-	return state, c.join(err, r.engine.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: labels}))
+	err = ignore(s.volumes.RemoveVolume(ctx, c.mark()), engine.ErrNotFound)
+	return state, c.join(err, s.volumes.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: labels}))
 }
 
 func (c content) join(errs ...error) error {
@@ -176,14 +176,14 @@ func (c content) join(errs ...error) error {
 }
 
 // runFiller runs a container to its end and returns its exit code.
-func (r *Resolver) runFiller(ctx context.Context, id engine.ContainerID) (int, error) {
-	if err := r.engine.StartContainer(ctx, id); err != nil {
+func (s *copier) runFiller(ctx context.Context, id engine.ContainerID) (int, error) {
+	if err := s.containers.StartContainer(ctx, id); err != nil {
 		return 0, err
 	}
-	if err := r.engine.WaitContainer(ctx, id); err != nil {
+	if err := s.containers.WaitContainer(ctx, id); err != nil {
 		return 0, err
 	}
-	state, err := r.engine.Container(ctx, string(id))
+	state, err := s.containers.Container(ctx, string(id))
 	return state.ExitCode, err
 }
 
@@ -192,8 +192,8 @@ func (r *Resolver) runFiller(ctx context.Context, id engine.ContainerID) (int, e
 const abandonedAfter = 3 * time.Second
 
 // releaseAccounts removes the container of a process that died at its work.
-func (r *Resolver) releaseAccounts(ctx context.Context, c content, waited time.Duration) error {
-	state, err := r.engine.Container(ctx, c.volume+fillerSuffix)
+func (s *copier) releaseAccounts(ctx context.Context, c content, waited time.Duration) error {
+	state, err := s.containers.Container(ctx, c.volume+fillerSuffix)
 	if errors.Is(err, engine.ErrNotFound) {
 		return nil
 	}
@@ -206,16 +206,23 @@ func (r *Resolver) releaseAccounts(ctx context.Context, c content, waited time.D
 	if state.Status == "running" || waited < abandonedAfter {
 		return nil
 	}
-	return r.removeFiller(ctx, state.ID)
+	return s.removeFiller(ctx, state.ID)
 }
 
-// collectAccounts removes the volumes of images that are gone.
-func (r *Resolver) collectAccounts(ctx context.Context) error {
-	volumes, err := r.engine.Volumes(ctx, nil)
+// collectAccounts removes the volumes of images that are gone, as far as no session uses
+// them.
+func (s *copier) collectAccounts(ctx context.Context) error {
+	return s.collect(ctx, accountsPrefix, engine.ErrConflict)
+}
+
+// collect removes the volumes whose names have a prefix and are of images that are gone.
+// Errors of these kinds are none.
+func (s *copier) collect(ctx context.Context, prefix string, but ...error) error {
+	volumes, err := s.volumes.Volumes(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("volumes: %w", err)
 	}
-	list, err := r.engine.Images(ctx)
+	list, err := s.images.Images(ctx)
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -225,10 +232,10 @@ func (r *Resolver) collectAccounts(ctx context.Context) error {
 	}
 	var errs []error
 	for _, v := range volumes {
-		rest, ok := strings.CutPrefix(v.Name, accountsPrefix)
+		rest, ok := strings.CutPrefix(v.Name, prefix)
 		id, _, _ := strings.Cut(rest, "-")
 		if ok && !present[id] {
-			errs = append(errs, ignore(r.engine.RemoveVolume(ctx, v.Name), engine.ErrNotFound, engine.ErrConflict))
+			errs = append(errs, ignore(s.volumes.RemoveVolume(ctx, v.Name), append(but, engine.ErrNotFound)...))
 		}
 	}
 	return errors.Join(errs...)

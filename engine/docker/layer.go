@@ -1,4 +1,4 @@
-package images
+package docker
 
 import (
 	"archive/tar"
@@ -64,7 +64,7 @@ func (s smallImage) config() ([]byte, error) {
 }
 
 // ensure returns the image's ID on the engine. It loads the image if it is missing.
-func (s smallImage) ensure(ctx context.Context, eng Engine) (engine.ImageID, error) {
+func (s smallImage) ensure(ctx context.Context, eng images) (engine.ImageID, error) {
 	cfg, err := s.config()
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", s.ref, err)
@@ -78,7 +78,7 @@ func (s smallImage) ensure(ctx context.Context, eng Engine) (engine.ImageID, err
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", s.ref, err)
 	}
-	if _, err := eng.LoadImages(ctx, bytes.NewReader(archive), quiet); err != nil {
+	if _, err := eng.LoadImages(ctx, bytes.NewReader(archive), nil); err != nil {
 		return "", fmt.Errorf("image %s: %w", s.ref, err)
 	}
 	img, err = eng.Image(ctx, id)
@@ -127,24 +127,4 @@ func writeFile(tw *tar.Writer, name string, mode int64, data []byte) error {
 	}
 	_, err := tw.Write(data)
 	return err
-}
-
-// dirEntry is a directory of a small layer.
-type dirEntry struct {
-	name     string
-	uid, gid int
-}
-
-func writeDir(tw *tar.Writer, d dirEntry) error {
-	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d.name + "/", Mode: 0o755, Uid: d.uid, Gid: d.gid, ModTime: epoch, Format: tar.FormatPAX})
-}
-
-// layerOf returns the tar that fill writes.
-func layerOf(fill func(*tar.Writer) error) ([]byte, error) {
-	var out bytes.Buffer
-	tw := tar.NewWriter(&out)
-	if err := errors.Join(fill(tw), tw.Close()); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
 }

@@ -1,4 +1,4 @@
-package images
+package docker
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 // If the engine's storage driver is a process (FUSE), the kernel asks it for each file
 // that a program opens, which takes 20 µs and more. A volume is on the machine's own
 // file system. See docs/adr/0008.
-func (r *Resolver) Programs(ctx context.Context, img engine.Image) (volume string, err error) {
-	if img.Labels[labelRole] != roleHost {
+func (s *copier) Programs(ctx context.Context, img engine.Image) (volume string, err error) {
+	if img.Labels[labelRole] != engine.RoleSnapshot {
 		return "", nil
 	}
-	info, err := r.engine.Info(ctx)
+	info, err := s.containers.Info(ctx)
 	if err != nil || !strings.Contains(info.StorageDriver, "fuse") {
 		return "", err
 	}
 	c := content{volume: programsPrefix + digits(img.ID), dir: engine.ProgramsDir, role: rolePrograms}
-	return r.filledVolume(ctx, c, func(context.Context) (engine.ImageID, error) { return img.ID, nil })
+	return s.filledVolume(ctx, c, func(context.Context) (engine.ImageID, error) { return img.ID, nil })
 }
 
 // digits returns twelve hex digits of an image ID.

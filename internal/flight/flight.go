@@ -1,4 +1,5 @@
-package images
+// Package flight runs a call once for all callers that ask for the same at the same time.
+package flight
 
 import (
 	"context"
@@ -12,13 +13,13 @@ import (
 // per layer or step. A waiter does not see the steps beyond it.
 const maxPending = 256
 
-// flights runs one call per key at a time. A caller that asks while the call runs waits
+// Group runs one call per key at a time. A caller that asks while the call runs waits
 // for the same outcome, and is shown the progress so far and from then on. The call is
 // cancelled when its last waiter has gone. The zero value is ready to use.
 //
 // It is golang.org/x/sync/singleflight with progress, and with a call that outlives the
 // context of the caller that started it.
-type flights[T any] struct {
+type Group[T any] struct {
 	mu      sync.Mutex
 	running map[string]*flight[T] // guarded by mu
 }
@@ -28,8 +29,8 @@ type flight[T any] struct {
 	done    chan struct{}
 	value   T                    // readable once done is closed
 	err     error                // as value
-	waiters map[*waiter]struct{} // guarded by flights.mu
-	latest  []engine.Progress    // guarded by flights.mu; shown to a waiter that joins later
+	waiters map[*waiter]struct{} // guarded by Group.mu
+	latest  []engine.Progress    // guarded by Group.mu; shown to a waiter that joins later
 }
 
 // waiter holds the progress that its caller has not been shown yet. The caller's own
@@ -40,11 +41,11 @@ type waiter struct {
 	pending []engine.Progress // guarded by mu; the latest of each ID
 }
 
-// do returns the outcome of call for key. A nil progress is allowed; it is
-// called by this goroutine only, and not after do has returned.
-func (f *flights[T]) do(ctx context.Context, key string, progress func(engine.Progress), call func(context.Context, func(engine.Progress)) (T, error)) (T, error) {
+// Do returns the outcome of call for key. A nil progress is allowed; it is
+// called by this goroutine only, and not after Do has returned.
+func (f *Group[T]) Do(ctx context.Context, key string, progress func(engine.Progress), call func(context.Context, func(engine.Progress)) (T, error)) (T, error) {
 	if progress == nil {
-		progress = quiet
+		progress = func(engine.Progress) {}
 	}
 	w := &waiter{ready: make(chan struct{}, 1)}
 	fl := f.join(ctx, key, w, call)
@@ -65,7 +66,7 @@ func (f *flights[T]) do(ctx context.Context, key string, progress func(engine.Pr
 	}
 }
 
-func (f *flights[T]) join(ctx context.Context, key string, w *waiter, call func(context.Context, func(engine.Progress)) (T, error)) *flight[T] {
+func (f *Group[T]) join(ctx context.Context, key string, w *waiter, call func(context.Context, func(engine.Progress)) (T, error)) *flight[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.running[key]; ok {
@@ -96,7 +97,7 @@ func (f *flights[T]) join(ctx context.Context, key string, w *waiter, call func(
 
 // leave removes w from fl and reports whether it was the last waiter. If so, the call is
 // cancelled, and the next caller starts a new one.
-func (f *flights[T]) leave(key string, fl *flight[T], w *waiter) (last bool) {
+func (f *Group[T]) leave(key string, fl *flight[T], w *waiter) (last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(fl.waiters, w)
@@ -110,7 +111,7 @@ func (f *flights[T]) leave(key string, fl *flight[T], w *waiter) (last bool) {
 	return true
 }
 
-func (f *flights[T]) tell(fl *flight[T], p engine.Progress) {
+func (f *Group[T]) tell(fl *flight[T], p engine.Progress) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl.latest, _ = merge(fl.latest, p)

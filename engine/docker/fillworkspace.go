@@ -1,7 +1,8 @@
-package images
+package docker
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,42 +13,42 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// WorkspaceDir is where a session has its workspace by default.
-const WorkspaceDir = "/workspace"
+// workspaceDir is where a volume is mounted while it is filled or cleared.
+const workspaceDir = "/workspace"
 
-// Workspace returns an image that holds only WorkspaceDir, empty, owned by uid:gid and
-// with mode 0755. It makes the image if it is missing.
-func (r *Resolver) Workspace(ctx context.Context, uid, gid uint32) (engine.ImageID, error) {
-	info, err := r.engine.Info(ctx)
+// workspaceImage returns an image that holds only workspaceDir, empty, owned by uid:gid
+// and with mode 0755. It makes the image if it is missing.
+func (s *copier) workspaceImage(ctx context.Context, uid, gid uint32) (engine.ImageID, error) {
+	info, err := s.containers.Info(ctx)
 	if err != nil {
 		return "", fmt.Errorf("workspace image: %w", err)
 	}
-	layer, err := layerOf(func(tw *tar.Writer) error {
-		return writeDir(tw, dirEntry{name: WorkspaceDir[1:], uid: int(uid), gid: int(gid)})
-	})
-	if err != nil {
+	var layer bytes.Buffer
+	tw := tar.NewWriter(&layer)
+	dir := tar.Header{Typeflag: tar.TypeDir, Name: workspaceDir[1:] + "/", Mode: 0o755, Uid: int(uid), Gid: int(gid), ModTime: epoch, Format: tar.FormatPAX}
+	if err := errors.Join(tw.WriteHeader(&dir), tw.Close()); err != nil {
 		return "", fmt.Errorf("workspace image: %w", err)
 	}
 	img := smallImage{
-		ref:    fmt.Sprintf("%s:%d-%d", workspaceRepo, uid, gid),
+		ref:    fmt.Sprintf("%s:%d-%d", engine.WorkspaceRepo, uid, gid),
 		arch:   info.Arch,
 		labels: roleLabels(roleWorkspace),
-		layer:  layer,
+		layer:  layer.Bytes(),
 	}
-	return img.ensure(ctx, r.engine)
+	return img.ensure(ctx, s.images)
 }
 
 // FillWorkspace gives an empty volume its owner: its root directory becomes uid:gid's,
 // with mode 0755. It does not change a volume that is not empty. It starts no container,
 // and leaves none behind.
-func (r *Resolver) FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error {
-	id, err := r.Workspace(ctx, uid, gid)
+func (s *copier) FillWorkspace(ctx context.Context, volume string, uid, gid uint32) error {
+	id, err := s.workspaceImage(ctx, uid, gid)
 	if err != nil {
 		return err
 	}
 	name := engine.ContainerID(volume + fillerSuffix)
-	_, _, err = r.engine.CreateContainer(ctx, filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir}))
-	if err = errors.Join(err, r.removeFiller(ctx, name)); err != nil {
+	_, _, err = s.containers.CreateContainer(ctx, filler(string(name), id, specs.Mount{Source: volume, Destination: workspaceDir}))
+	if err = errors.Join(err, s.removeFiller(ctx, name)); err != nil {
 		return fmt.Errorf("workspace volume %s: %w", volume, err)
 	}
 	return nil
@@ -63,9 +64,9 @@ const (
 // ReleaseWorkspace removes the containers that this package has made to work on a volume
 // and that a process left when it died: an engine does not remove a volume that has any.
 // It waits for a container that is still running.
-func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
+func (s *copier) ReleaseWorkspace(ctx context.Context, volume string) error {
 	for _, suffix := range []string{fillerSuffix, clearerSuffix} {
-		state, err := r.engine.Container(ctx, volume+suffix)
+		state, err := s.containers.Container(ctx, volume+suffix)
 		if errors.Is(err, engine.ErrNotFound) {
 			continue
 		}
@@ -73,9 +74,9 @@ func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
 			continue // another program's
 		}
 		if err == nil && state.Status == "running" {
-			err = r.engine.WaitContainer(ctx, state.ID)
+			err = s.containers.WaitContainer(ctx, state.ID)
 		}
-		if err = errors.Join(err, r.removeFiller(ctx, state.ID)); err != nil {
+		if err = errors.Join(err, s.removeFiller(ctx, state.ID)); err != nil {
 			return fmt.Errorf("release volume %s: %w", volume, err)
 		}
 	}
@@ -86,50 +87,42 @@ func (r *Resolver) ReleaseWorkspace(ctx context.Context, volume string) error {
 // image. It is for contents that the engine cannot remove, because they are nested too
 // deep. If there is no such volume, the error wraps engine.ErrNotFound: an engine may have
 // removed it although its answer was lost.
-func (r *Resolver) ClearWorkspace(ctx context.Context, volume string) error {
-	if err := r.clear(ctx, volume); err != nil {
+func (s *copier) ClearWorkspace(ctx context.Context, volume string) error {
+	if err := s.clear(ctx, volume); err != nil {
 		return fmt.Errorf("clear volume %s: %w", volume, err)
 	}
 	return nil
 }
 
-func (r *Resolver) clear(ctx context.Context, volume string) error {
+func (s *copier) clear(ctx context.Context, volume string) error {
 	// Creating the container would have the engine make the volume, without our labels.
-	if _, err := r.engine.Volume(ctx, volume); err != nil {
+	if _, err := s.volumes.Volume(ctx, volume); err != nil {
 		return err
 	}
-	info, err := r.engine.Info(ctx)
+	info, err := s.containers.Info(ctx)
 	if err != nil {
 		return err
 	}
-	b, err := r.runners(info.Arch)
-	if err != nil {
-		return err
-	}
-	img, err := b.image()
-	if err != nil {
-		return err
-	}
-	id, err := img.ensure(ctx, r.engine)
+	img, err := s.Helper(ctx, info.Arch)
 	if err != nil {
 		return err
 	}
 	name := engine.ContainerID(volume + clearerSuffix)
-	shape := filler(string(name), id, specs.Mount{Source: volume, Destination: WorkspaceDir, Options: []string{"nocopy"}})
+	shape := filler(string(name), img.ID, specs.Mount{Source: volume, Destination: workspaceDir, Options: []string{"nocopy"}})
 	shape.Spec.Root.Readonly = true
 	shape.Spec.Process.NoNewPrivileges = true
-	shape.Spec.Process.Args = append([]string{engine.RunnerPath}, wire.VerbClear.Command(&wire.ClearArgs{Dir: WorkspaceDir})...)
+	shape.Spec.Process.Args = append([]string{engine.RunnerPath}, wire.VerbClear.Command(&wire.ClearArgs{Dir: workspaceDir})...)
 	shape.Spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: []string{"CAP_DAC_OVERRIDE", "CAP_FOWNER"}}
-	_, _, err = r.engine.CreateContainer(ctx, shape)
+	_, _, err = s.containers.CreateContainer(ctx, shape)
 	if errors.Is(err, engine.ErrConflict) { // another process clears it too, or died at that
-		if err = r.ReleaseWorkspace(ctx, volume); err == nil {
-			_, _, err = r.engine.CreateContainer(ctx, shape)
+		if err = s.ReleaseWorkspace(ctx, volume); err == nil {
+			_, _, err = s.containers.CreateContainer(ctx, shape)
 		}
 	}
 	if err == nil {
-		if err = r.engine.StartContainer(ctx, name); err == nil {
-			err = r.engine.WaitContainer(ctx, name)
+		if err = s.containers.StartContainer(ctx, name); err == nil {
+			err = s.containers.WaitContainer(ctx, name)
 		}
 	}
-	return errors.Join(err, r.removeFiller(ctx, name))
+	return errors.Join(err, s.removeFiller(ctx, name))
 }

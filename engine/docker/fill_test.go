@@ -1,9 +1,8 @@
-package images
+package docker
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,100 +13,11 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// filling is an engine that records what fills a volume, in order.
-type filling struct {
-	*stocked
-	calls      []string
-	containers map[string]engine.ContainerState
-	taken      int   // how often the filler's name is still taken
-	hidden     bool  // while it is taken, the container does not show
-	makeErr    error // of CreateContainer
-	exitCode   int   // of a container that runs
-	onTaken    func()
-}
-
-func newFilling() *filling {
-	return &filling{stocked: newStocked(), containers: map[string]engine.ContainerState{}}
-}
-
-func (f *filling) say(format string, args ...any) {
-	f.calls = append(f.calls, fmt.Sprintf(format, args...))
-}
-
-func (f *filling) CreateVolume(ctx context.Context, v engine.Volume) error {
-	f.say("create %s", v.Name)
-	return f.stocked.CreateVolume(ctx, v)
-}
-
-func (f *filling) RemoveVolume(ctx context.Context, name string) error {
-	f.say("remove %s", name)
-	return f.stocked.RemoveVolume(ctx, name)
-}
-
-func (f *filling) Images(context.Context) ([]engine.Image, error) {
-	var all []engine.Image
-	for _, img := range f.images {
-		all = append(all, img)
-	}
-	return all, nil
-}
-
-func (f *filling) CreateContainer(_ context.Context, c engine.Container) (engine.ContainerID, []string, error) {
-	f.say("container %s", c.Name)
-	if f.makeErr != nil {
-		return "", nil, f.makeErr
-	}
-	state := engine.ContainerState{ID: engine.ContainerID(c.Name), Name: c.Name, Labels: c.Labels, Status: "created"}
-	for _, m := range c.Spec.Mounts {
-		state.Mounts = append(state.Mounts, engine.Mount{Type: m.Type, Source: m.Source, Target: m.Destination})
-	}
-	if f.taken > 0 {
-		f.taken--
-		if f.onTaken != nil {
-			f.onTaken()
-		}
-		if !f.hidden {
-			f.containers[c.Name] = state
-		}
-		return "", nil, &engine.Error{Op: "create " + c.Name, Kind: engine.ErrConflict, Err: errors.New("the name is taken")}
-	}
-	f.containers[c.Name] = state
-	return state.ID, nil, nil
-}
-
-func (f *filling) RemoveContainer(_ context.Context, id engine.ContainerID) error {
-	f.say("remove container %s", id)
-	if _, ok := f.containers[string(id)]; !ok {
-		return notFound(string(id))
-	}
-	delete(f.containers, string(id))
-	return nil
-}
-
-func (f *filling) Container(_ context.Context, name string) (engine.ContainerState, error) {
-	if c, ok := f.containers[name]; ok {
-		return c, nil
-	}
-	return engine.ContainerState{}, notFound(name)
-}
-
-func (f *filling) StartContainer(_ context.Context, id engine.ContainerID) error {
-	f.say("start %s", id)
-	return nil
-}
-
-func (f *filling) WaitContainer(_ context.Context, id engine.ContainerID) error {
-	c := f.containers[string(id)]
-	c.Status, c.ExitCode = "exited", f.exitCode
-	f.containers[string(id)] = c
-	return nil
-}
-
 var testContent = content{volume: "v", dir: "/d", role: roleRunner}
 
 func filled(t *testing.T, eng *filling) (string, error) {
 	t.Helper()
-	return resolver(t, eng).filledVolume(t.Context(), testContent, func(context.Context) (engine.ImageID, error) {
+	return over(eng).filledVolume(t.Context(), testContent, func(context.Context) (engine.ImageID, error) {
 		eng.say("image")
 		return "sha256:1", nil
 	})
@@ -142,7 +52,7 @@ func TestFilledVolume(t *testing.T) {
 			if volume != "v" || err != nil || !slices.Equal(eng.calls, tt.want) {
 				t.Errorf("filledVolume() = %q, %v by %q; want v by %q", volume, err, eng.calls, tt.want)
 			}
-			if ready, err := resolver(t, eng).filled(t.Context(), testContent); !ready || err != nil || len(eng.containers) > 0 {
+			if ready, err := over(eng).filled(t.Context(), testContent); !ready || err != nil || len(eng.containers) > 0 {
 				t.Errorf("filled() = %v, %v with the containers %v; want true, and none", ready, err, eng.containers)
 			}
 		})
@@ -201,7 +111,7 @@ func TestFilledVolumeFails(t *testing.T) {
 	eng = newFilling()
 	eng.taken, eng.hidden = 1, true
 	eng.containers["v-filler"] = engine.ContainerState{Name: "v-filler", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "other"}}}
-	if err := resolver(t, eng).fillOnce(t.Context(), testContent, "sha256:1"); !errors.Is(err, engine.ErrConflict) {
+	if err := over(eng).fillOnce(t.Context(), testContent, "sha256:1"); !errors.Is(err, engine.ErrConflict) {
 		t.Errorf("fillOnce() = %v; want a conflict", err)
 	}
 }
@@ -218,7 +128,7 @@ func TestFills(t *testing.T) {
 		{"of another volume", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, false},
 		{"a directory of that name", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "bind", Source: "v"}}}, false},
 		{"without the label", engine.ContainerState{Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
-		{"with another", engine.ContainerState{Labels: roleLabels(roleImage), Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
+		{"with another", engine.ContainerState{Labels: roleLabels("image"), Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
 	} {
 		if got := fills(tt.c, "v"); got != tt.want {
 			t.Errorf("%s: fills() = %v; want %v", tt.name, got, tt.want)
@@ -234,14 +144,11 @@ var (
 const testAccounts = "sandboxbash-accounts-abababababab-1000-1001"
 
 // accounts is an engine with an image and the runner's volume.
-func accounts(t *testing.T) (*filling, *Resolver) {
-	t.Helper()
+func accounts() (*filling, *copier) {
 	eng := newFilling()
 	eng.images["app:1"] = testImage
-	r := resolver(t, eng)
-	volume, _ := UseRunner(r, []byte("runner"))
-	eng.filled(volume, roleRunner, 0)
-	return eng, r
+	eng.filled(runnerPrefix+"0a", roleRunner, 0)
+	return eng, over(eng)
 }
 
 // The runner's exit code says what has come of the copy, and the mark remembers it.
@@ -260,7 +167,7 @@ func TestAccounts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			eng, r := accounts(t)
+			eng, r := accounts()
 			eng.exitCode = tt.code
 			for _, round := range []string{"first", "again"} {
 				eng.calls = nil
@@ -302,7 +209,7 @@ func TestAccountsState(t *testing.T) {
 		{"not needed", false, accountsNeeded, accountsNeeded},
 		{"not needed, and yet there", true, accountsNeeded, ""},
 	} {
-		eng, r := accounts(t)
+		eng, r := accounts()
 		if tt.volume {
 			eng.volumes[testAccounts] = engine.Volume{Name: testAccounts}
 		}
@@ -318,7 +225,7 @@ func TestAccountsState(t *testing.T) {
 // Volumes of images that are gone go, and no others.
 func TestCollectAccounts(t *testing.T) {
 	t.Parallel()
-	eng, r := accounts(t)
+	eng, r := accounts()
 	gone := accountsPrefix + strings.Repeat("c", 12) + "-1-1"
 	used := accountsPrefix + strings.Repeat("d", 12) + "-1-1"
 	for _, name := range []string{gone, gone + markSuffix, used, testAccounts, "mine"} {
@@ -366,7 +273,7 @@ func TestReleaseWorkspace(t *testing.T) {
 			eng := newFilling()
 			tt.c.Name, tt.c.ID = "w"+suffix, engine.ContainerID("w"+suffix)
 			eng.containers["w"+suffix] = tt.c
-			err := resolver(t, eng).ReleaseWorkspace(t.Context(), "w")
+			err := over(eng).ReleaseWorkspace(t.Context(), "w")
 			if _, there := eng.containers["w"+suffix]; err != nil || there == tt.gone {
 				t.Errorf("%s, %s: ReleaseWorkspace() = %v, and the container is there: %v; want %v", tt.name, suffix, err, there, !tt.gone)
 			}

@@ -1,4 +1,4 @@
-package images
+package docker
 
 import (
 	"context"
@@ -17,13 +17,6 @@ const (
 	cleanupTime  = 15 * time.Second      // for removing what a call has made
 )
 
-// Prefixes of the names of the volumes that are kept between sessions.
-const (
-	runnerPrefix   = "sandboxbash-runner-"
-	programsPrefix = "sandboxbash-programs-"
-	accountsPrefix = "sandboxbash-accounts-"
-)
-
 // content is a volume that is filled with what an image has in a directory.
 type content struct {
 	volume string
@@ -40,9 +33,9 @@ const markSuffix = "-filled"
 
 // filledVolume returns the name of c's volume. It fills the volume from an image if it is
 // missing, once per engine, however many callers ask for it.
-func (r *Resolver) filledVolume(ctx context.Context, c content, image func(context.Context) (engine.ImageID, error)) (string, error) {
-	return r.volumes.do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
-		ready, err := r.filled(ctx, c)
+func (s *copier) filledVolume(ctx context.Context, c content, image func(context.Context) (engine.ImageID, error)) (string, error) {
+	return s.fills.Do(ctx, c.volume, nil, func(ctx context.Context, _ func(engine.Progress)) (string, error) {
+		ready, err := s.filled(ctx, c)
 		if err != nil || ready {
 			return c.volume, err
 		}
@@ -50,16 +43,16 @@ func (r *Resolver) filledVolume(ctx context.Context, c content, image func(conte
 		if err != nil {
 			return "", err
 		}
-		return c.volume, r.fill(ctx, c, id)
+		return c.volume, s.fill(ctx, c, id)
 	})
 }
 
 // filled reports whether the volume and its mark exist. fill removes the mark before it
 // makes a volume, and makes it again after filling. So the order matters here: first the
 // volume, then the mark.
-func (r *Resolver) filled(ctx context.Context, c content) (bool, error) {
+func (s *copier) filled(ctx context.Context, c content) (bool, error) {
 	for _, name := range []string{c.volume, c.mark()} {
-		_, err := r.engine.Volume(ctx, name)
+		_, err := s.volumes.Volume(ctx, name)
 		if errors.Is(err, engine.ErrNotFound) {
 			return false, nil
 		}
@@ -81,15 +74,15 @@ func (c content) wrap(err error) error { return fmt.Errorf("%s volume: %w", c.ro
 //	create the filler, which has the engine copy the content; a conflict means that
 //	another process fills, or that the engine has just filled for one
 //	create the mark; remove the filler
-func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) error {
+func (s *copier) fill(ctx context.Context, c content, image engine.ImageID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fillPatience, fmt.Errorf("volume %s was not filled within %v", c.volume, fillPatience))
 	defer cancel()
 	// The mark goes before the volume is made, and comes back after: see filled.
-	if err := ignore(r.engine.RemoveVolume(ctx, c.mark()), engine.ErrNotFound); err != nil {
+	if err := ignore(s.volumes.RemoveVolume(ctx, c.mark()), engine.ErrNotFound); err != nil {
 		return c.wrap(err)
 	}
 	for {
-		err := r.fillOnce(ctx, c, image)
+		err := s.fillOnce(ctx, c, image)
 		if !errors.Is(err, engine.ErrConflict) {
 			return err
 		}
@@ -98,7 +91,7 @@ func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) er
 			return context.Cause(ctx)
 		case <-time.After(fillPoll):
 		}
-		if ready, err := r.filled(ctx, c); err != nil || ready {
+		if ready, err := s.filled(ctx, c); err != nil || ready {
 			return err
 		}
 	}
@@ -106,20 +99,20 @@ func (r *Resolver) fill(ctx context.Context, c content, image engine.ImageID) er
 
 // fillOnce returns an engine.ErrConflict while another container of the lock's
 // name is being made.
-func (r *Resolver) fillOnce(ctx context.Context, c content, image engine.ImageID) (err error) {
+func (s *copier) fillOnce(ctx context.Context, c content, image engine.ImageID) (err error) {
 	// An engine that died while it filled the volume has left a part of the content. A
 	// volume that a container uses is whole, or it is empty and is filled in place.
-	if err := ignore(r.engine.RemoveVolume(ctx, c.volume), engine.ErrNotFound, engine.ErrConflict); err != nil {
+	if err := ignore(s.volumes.RemoveVolume(ctx, c.volume), engine.ErrNotFound, engine.ErrConflict); err != nil {
 		return c.wrap(err)
 	}
-	if err := r.engine.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
+	if err := s.volumes.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
 		return c.wrap(err)
 	}
 	lock := engine.ContainerID(c.volume + "-filler")
-	_, _, err = r.engine.CreateContainer(ctx, filler(string(lock), image, specs.Mount{Source: c.volume, Destination: c.dir}))
+	_, _, err = s.containers.CreateContainer(ctx, filler(string(lock), image, specs.Mount{Source: c.volume, Destination: c.dir}))
 	if errors.Is(err, engine.ErrConflict) {
 		// An engine shows a container once it is made, and then the volume is filled.
-		state, stateErr := r.engine.Container(ctx, string(lock))
+		state, stateErr := s.containers.Container(ctx, string(lock))
 		if stateErr != nil || !fills(state, c.volume) {
 			return c.wrap(err)
 		}
@@ -127,9 +120,9 @@ func (r *Resolver) fillOnce(ctx context.Context, c content, image engine.ImageID
 		err = c.wrap(err)
 	}
 	if err == nil || errors.Is(err, engine.ErrConflict) {
-		err = r.engine.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: roleLabels(c.role)})
+		err = s.volumes.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: roleLabels(c.role)})
 	}
-	return errors.Join(err, r.removeFiller(ctx, lock))
+	return errors.Join(err, s.removeFiller(ctx, lock))
 }
 
 // fills reports whether a container is a filler of the volume.
@@ -162,10 +155,10 @@ func filler(name string, image engine.ImageID, mount specs.Mount) engine.Contain
 
 // removeFiller removes a filler by its name, even if ctx has ended. It succeeds if there
 // is no such container.
-func (r *Resolver) removeFiller(ctx context.Context, name engine.ContainerID) error {
+func (s *copier) removeFiller(ctx context.Context, name engine.ContainerID) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanupTime, fmt.Errorf("container %s was not removed within %v", name, cleanupTime))
 	defer cancel()
-	return ignore(r.engine.RemoveContainer(ctx, name), engine.ErrNotFound)
+	return ignore(s.containers.RemoveContainer(ctx, name), engine.ErrNotFound)
 }
 
 // ignore returns nil if err is one of the kinds, and else err.
