@@ -1,10 +1,16 @@
-// Package engine says what a container engine is, in our own terms. It holds
-// types and errors only: package engine/docker speaks to a Docker daemon, and
-// every package that needs an engine declares the few methods it calls as its
-// own small interface over these types.
+// Package engine says what an engine is: a program that runs sessions, such as a Docker
+// daemon. Engine is its interface, in terms of sessions: an engine provisions a session
+// from a Shape, finds and lists sessions, opens processes in them, and resets, ends and
+// removes them. What not every engine can do is in optional interfaces: see Workspaces,
+// Limiter and Pruner. How a session comes about, with containers, volumes or pods, is the
+// engine's own business.
 //
-// Nothing here names an engine, and nothing above this package may know which
-// one it is talking to.
+// Package engine/docker has an Engine for Docker and Podman, and engine/enginetest has one
+// in memory, for tests. The packages above this one do not know which engine they use.
+// docs/engines.md says how to write another.
+//
+// Image, Build and Progress are for engines that also store images: package images has
+// the interface that it needs of those.
 package engine
 
 import (
@@ -13,16 +19,11 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// ContainerID and ImageID are the engine's own full identifiers. An ImageID has
-// the form "sha256:<64 hex digits>"; it is a content address, a reference is not.
-type (
-	ContainerID string
-	ImageID     string
-)
+// ImageID is the engine's own full identifier of an image. It has the form
+// "sha256:<64 hex digits>": it is a content address, a reference is not.
+type ImageID string
 
 // Info describes an engine. Limits that it cannot enforce are listed by name,
 // because some engines drop those silently.
@@ -44,7 +45,7 @@ type Info struct {
 	Runtimes       []string // registered, sorted
 	SecurityOpts   []string // as reported, as in "name=seccomp,profile=default"
 	Rootless       bool
-	// EmptyResolver: /etc/resolv.conf of a container without a network is empty, whatever
+	// EmptyResolver: /etc/resolv.conf of a session without a network is empty, whatever
 	// DNS it was given. A resolver then asks 127.0.0.1, where nothing answers.
 	EmptyResolver bool
 	ResetKeeps    Survival // what of a workspace outlives Engine.Reset
@@ -104,29 +105,7 @@ type Progress struct {
 	Total   int64
 }
 
-// Container is the shape of a container to create. The sandbox's shape is the
-// OCI specification's; what OCI does not say stands next to it.
-//
-// Of Spec these fields are read, and no others: Process.{Args,Env,Cwd,User,
-// Capabilities.Bounding,NoNewPrivileges,OOMScoreAdj,Rlimits}, Root.Readonly,
-// Hostname, Mounts, Linux.{Resources.{Memory.{Limit,Swap,Swappiness},CPU.{Quota,Period},
-// Pids.Limit},Seccomp,MaskedPaths,ReadonlyPaths,Sysctl}.
-//
-// A mount has Type "tmpfs" (Options as for mount(8)), "volume" (Source is a
-// volume's name; Options "ro", "nocopy") or "bind" (Source is a path on the
-// engine's machine; Options "ro").
-type Container struct {
-	Name     string
-	Image    ImageID
-	Labels   map[string]string
-	Network  string // "none" or "bridge"
-	Runtime  string // "" is the engine's default
-	ShmBytes int64  // size of /dev/shm
-	DNS      *DNS   // nil: what the engine's own machine has
-	Spec     specs.Spec
-}
-
-// DNS is what /etc/resolv.conf of a container says. Engines fill an empty field from
+// DNS is what /etc/resolv.conf of a session says. Engines fill an empty field from
 // their own machine. Search may be ".", which means that there is no search list.
 type DNS struct {
 	Servers []string // IP addresses
@@ -134,7 +113,7 @@ type DNS struct {
 	Options []string // as in resolv.conf(5)
 }
 
-// Status says what a container is doing.
+// Status says what a session is doing.
 type Status string
 
 // Statuses.
@@ -148,44 +127,7 @@ const (
 	StatusDead       Status = "dead" // it has ended, and the engine could not remove it
 )
 
-// ContainerState is what the engine knows of a container.
-type ContainerState struct {
-	ID         ContainerID
-	Name       string // without a leading slash
-	Image      ImageID
-	Labels     map[string]string
-	Entrypoint []string // the program and its arguments as run
-	Mounts     []Mount
-	Status     Status
-	OOMKilled  bool
-	ExitCode   int       // of PID 1; meaningful when Status is StatusExited
-	Error      string    // the engine's words when the start went wrong
-	Created    time.Time // by the engine's clock
-	Started    time.Time // zero if never
-	Finished   time.Time // zero if never or running
-	PID        int       // of PID 1 on the engine's machine; 0 if not running
-}
-
-// Mount is a mount of an existing container.
-type Mount struct {
-	Type     string // "volume", "bind" or "tmpfs"
-	Source   string // volume name, or a path on the engine's machine
-	Target   string
-	ReadOnly bool
-}
-
-// Volume is a named volume. Options are those of the engine's local driver.
-type Volume struct {
-	Name    string
-	Labels  map[string]string
-	Options map[string]string
-	// Root: its root directory is uid 0's, whatever it is mounted over with
-	// "nocopy". Used on create; without it that is left to the engine.
-	Root    bool
-	Created time.Time // set by the engine; ignored on create
-}
-
-// Usage is what a running container uses at this moment, by the engine's count,
+// Usage is what a running session uses at this moment, by the engine's count,
 // and what it may use. A limit of zero is none.
 type Usage struct {
 	Pids        int64 // processes and threads
@@ -194,15 +136,8 @@ type Usage struct {
 	MemoryLimit int64 // bytes
 }
 
-// Network is a network of the engine, as far as its addresses go.
-type Network struct {
-	Name     string
-	Subnets  []string // CIDR
-	Gateways []string // IP addresses
-}
-
-// Exec is a process to start in a running container. Its working directory is
-// always "/" and its environment the container's.
+// Exec is a process to start in a running session. Its working directory is
+// always "/" and its environment the session's.
 type Exec struct {
 	Args []string // constant: engines log them
 	User string   // numeric uid:gid
@@ -233,9 +168,9 @@ type Stream interface {
 // Errors that an engine reports, to be tested with errors.Is. They come wrapped
 // in an *Error that carries the engine's own words.
 var (
-	ErrNotFound    = errors.New("not found")              // no such image, container, volume, exec
+	ErrNotFound    = errors.New("not found")              // no such session, workspace, image or process
 	ErrConflict    = errors.New("conflict")               // the name is taken, the state does not allow it
-	ErrNotRunning  = errors.New("not running")            // container stopped or paused
+	ErrNotRunning  = errors.New("not running")            // the session has ended or is paused
 	ErrDenied      = errors.New("denied")                 // authentication or authorisation
 	ErrInvalid     = errors.New("invalid request")        // the engine refused the parameters
 	ErrUnreachable = errors.New("engine is unreachable")  // no connection, or it broke before the request was sent

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -39,7 +39,7 @@ func TestThreadsAtThePidsLimit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := begin(ctx, t, s, sandbox.Command{Script: fill}, "full")
-	use, err := client.ContainerUsage(t.Context(), engine.ContainerID(s.Info().Container))
+	use, err := client.ContainerUsage(t.Context(), docker.ContainerID(s.Info().Container))
 	if err != nil || use.Pids < use.PidsLimit {
 		t.Errorf("Usage() = %+v, %v; want the pids limit reached", use, err)
 	}

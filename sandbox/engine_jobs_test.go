@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
@@ -187,7 +187,7 @@ func TestEngineJobsAtTheLimit(t *testing.T) {
 	if info, err := other.Now(t.Context()); err != nil || info.State != sandbox.JobRunning {
 		t.Errorf("the other job is %s, %v; want it to run", info.State, err)
 	}
-	use, err := dockertest.Connect(t).ContainerUsage(t.Context(), engine.ContainerID(s.Info().Container))
+	use, err := dockertest.Connect(t).ContainerUsage(t.Context(), docker.ContainerID(s.Info().Container))
 	if err != nil || use.PidsLimit != 96 {
 		t.Errorf("the limit is %d, %v; want it as it was", use.PidsLimit, err)
 	}

@@ -1,7 +1,8 @@
 // Package docker runs sessions on a Docker engine, or on one that speaks its API, such as
-// Podman. Engine is the engine.Engine; Client is the connection below it. It is the only
-// package that knows the Docker client: what it takes and returns are the types and errors
-// of package engine.
+// Podman. Engine is the engine.Engine: it makes a session of a container and volumes, and
+// fills the volumes that sessions share. Client is the connection below it. This is the
+// only package that knows the Docker client: its own types and those of package engine are
+// what it takes and returns, and its errors are of package engine's kinds.
 //
 // Every call that does not stream ends within 30 seconds, also when the caller
 // sets no deadline. Calls that only read are tried once more when the

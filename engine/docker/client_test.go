@@ -34,7 +34,7 @@ func TestErrorKinds(t *testing.T) {
 			"RemoveVolume":    func() error { return c.RemoveVolume(t.Context(), "x") },
 			"inspectExec":     func() error { _, err := c.inspectExec(t.Context(), "x"); return err },
 			"PullImage":       func() error { return c.PullImage(t.Context(), "x", nil) },
-			"CreateContainer": func() error { _, _, err := c.CreateContainer(t.Context(), engine.Container{Image: "x"}); return err },
+			"CreateContainer": func() error { _, _, err := c.CreateContainer(t.Context(), Container{Image: "x"}); return err },
 		}
 		for name, call := range calls {
 			err := call()
@@ -222,7 +222,7 @@ func TestNetwork(t *testing.T) {
 	c := fakeClient(t, map[string]http.HandlerFunc{"/v1.41/networks/bridge": answer(200, `{"Name": "bridge", "IPAM": {"Config": [
 		{"Subnet": "172.17.0.0/16", "Gateway": "172.17.0.1"}, {"Subnet": "fd00::/80"}]}}`)})
 	got, err := c.Network(t.Context(), "bridge")
-	want := engine.Network{Name: "bridge", Subnets: []string{"172.17.0.0/16", "fd00::/80"}, Gateways: []string{"172.17.0.1"}}
+	want := Network{Name: "bridge", Subnets: []string{"172.17.0.0/16", "fd00::/80"}, Gateways: []string{"172.17.0.1"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Network(bridge) = %+v, %v; want %+v", got, err, want)
 	}

@@ -23,7 +23,7 @@ import (
 // merges those in, so a caller sets every label that it will trust.
 // It does not return before the engine has answered, unless ctx ended 4 s ago.
 // After any error but ErrConflict there may be a container of that name.
-func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (engine.ContainerID, []string, error) {
+func (c *Client) CreateContainer(ctx context.Context, want Container) (ContainerID, []string, error) {
 	op := "create container " + want.Name
 	image, err := ask(ctx, op, func(ctx context.Context) (imageDefaults, error) { return c.defaults(ctx, want.Image) })
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) CreateContainer(ctx context.Context, want engine.Container) (en
 	if err != nil {
 		return "", nil, fail(ctx, op, err)
 	}
-	return engine.ContainerID(made.ID), made.Warnings, nil
+	return ContainerID(made.ID), made.Warnings, nil
 }
 
 // imageDefaults is what an image would add to a container and must not.
@@ -76,7 +76,7 @@ func (c *Client) defaults(ctx context.Context, id engine.ImageID) (imageDefaults
 }
 
 // StartContainer starts a container. One that runs already is not an error.
-func (c *Client) StartContainer(ctx context.Context, id engine.ContainerID) error {
+func (c *Client) StartContainer(ctx context.Context, id ContainerID) error {
 	op := "start container " + string(id)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -84,19 +84,19 @@ func (c *Client) StartContainer(ctx context.Context, id engine.ContainerID) erro
 }
 
 // Container says what the engine knows of a container.
-func (c *Client) Container(ctx context.Context, nameOrID string) (engine.ContainerState, error) {
+func (c *Client) Container(ctx context.Context, nameOrID string) (ContainerState, error) {
 	found, err := ask(ctx, "inspect container "+nameOrID, func(ctx context.Context) (container.InspectResponse, error) {
 		return c.api.ContainerInspect(ctx, nameOrID)
 	})
 	if err != nil {
-		return engine.ContainerState{}, err
+		return ContainerState{}, err
 	}
 	return state(found), nil
 }
 
 // Containers lists the containers that have all these labels, in any state,
 // oldest first. One that vanishes while they are listed is left out.
-func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]engine.ContainerState, error) {
+func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error) {
 	list, err := ask(ctx, "list containers", func(ctx context.Context) ([]container.Summary, error) {
 		return c.api.ContainerList(ctx, container.ListOptions{All: true, Filters: labelFilter(labels)})
 	})
@@ -105,7 +105,7 @@ func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]en
 	}
 	var (
 		mu  sync.Mutex
-		out []engine.ContainerState // guarded by mu
+		out []ContainerState // guarded by mu
 	)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8) // enough to hide the round trips of a remote engine
@@ -127,7 +127,7 @@ func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]en
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b engine.ContainerState) int {
+	slices.SortFunc(out, func(a, b ContainerState) int {
 		if n := a.Created.Compare(b.Created); n != 0 {
 			return n
 		}
@@ -144,9 +144,9 @@ func labelFilter(labels map[string]string) filters.Args {
 	return args
 }
 
-func state(found container.InspectResponse) engine.ContainerState {
-	out := engine.ContainerState{
-		ID:         engine.ContainerID(found.ID),
+func state(found container.InspectResponse) ContainerState {
+	out := ContainerState{
+		ID:         ContainerID(found.ID),
 		Name:       strings.TrimPrefix(found.Name, "/"),
 		Image:      engine.ImageID(found.Image),
 		Entrypoint: append([]string{found.Path}, found.Args...),
@@ -172,14 +172,14 @@ func state(found container.InspectResponse) engine.ContainerState {
 		if m.Name != "" {
 			source = m.Name
 		}
-		out.Mounts = append(out.Mounts, engine.Mount{Type: string(m.Type), Source: source, Target: m.Destination, ReadOnly: !m.RW})
+		out.Mounts = append(out.Mounts, Mount{Type: string(m.Type), Source: source, Target: m.Destination, ReadOnly: !m.RW})
 	}
 	if found.HostConfig != nil {
 		for dir, opts := range found.HostConfig.Tmpfs {
-			out.Mounts = append(out.Mounts, engine.Mount{Type: "tmpfs", Target: dir, ReadOnly: slices.Contains(strings.Split(opts, ","), "ro")})
+			out.Mounts = append(out.Mounts, Mount{Type: "tmpfs", Target: dir, ReadOnly: slices.Contains(strings.Split(opts, ","), "ro")})
 		}
 	}
-	slices.SortFunc(out.Mounts, func(a, b engine.Mount) int { return strings.Compare(a.Target, b.Target) })
+	slices.SortFunc(out.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
 	return out
 }
 
@@ -195,7 +195,7 @@ func timestamp(s string) time.Time {
 
 // SignalContainer sends a signal, as in "SIGKILL", to PID 1. ErrNotRunning: it
 // has none.
-func (c *Client) SignalContainer(ctx context.Context, id engine.ContainerID, signal string) error {
+func (c *Client) SignalContainer(ctx context.Context, id ContainerID, signal string) error {
 	op := "send " + signal + " to container " + string(id)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -204,7 +204,7 @@ func (c *Client) SignalContainer(ctx context.Context, id engine.ContainerID, sig
 
 // explain gives a refusal the kind ErrNotRunning if the container does not run.
 // Engines refuse such calls with different statuses, so the container is asked.
-func (c *Client) explain(ctx context.Context, id engine.ContainerID, err error) error {
+func (c *Client) explain(ctx context.Context, id ContainerID, err error) error {
 	refused, ok := errors.AsType[*engine.Error](err)
 	if !ok || !cerrdefs.IsConflict(err) && !cerrdefs.IsInternal(err) {
 		return err
@@ -217,11 +217,11 @@ func (c *Client) explain(ctx context.Context, id engine.ContainerID, err error) 
 
 // WaitContainer returns once the container is not running, at once if it is not. Only
 // ctx bounds it.
-func (c *Client) WaitContainer(ctx context.Context, id engine.ContainerID) error {
+func (c *Client) WaitContainer(ctx context.Context, id ContainerID) error {
 	return c.wait(ctx, id, container.WaitConditionNotRunning)
 }
 
-func (c *Client) wait(ctx context.Context, id engine.ContainerID, until container.WaitCondition) error {
+func (c *Client) wait(ctx context.Context, id ContainerID, until container.WaitCondition) error {
 	op := "wait for container " + string(id)
 	ctx, cancel := context.WithCancel(ctx) // ends the client's goroutine
 	defer cancel()
@@ -236,7 +236,7 @@ func (c *Client) wait(ctx context.Context, id engine.ContainerID, until containe
 
 // RemoveContainer kills and removes a container and its anonymous volumes. One
 // that is not there, or that has just been removed, is not an error.
-func (c *Client) RemoveContainer(ctx context.Context, id engine.ContainerID) error {
+func (c *Client) RemoveContainer(ctx context.Context, id ContainerID) error {
 	op := "remove container " + string(id)
 	ctx, cancel := bounded(ctx)
 	defer cancel()

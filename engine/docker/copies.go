@@ -193,7 +193,7 @@ func (s *copier) removeMarked(ctx context.Context, c content) (bool, error) {
 	case errors.Is(err, engine.ErrNotFound):
 		return false, nil
 	case errors.Is(err, engine.ErrConflict) && marked:
-		return false, s.volumes.CreateVolume(context.WithoutCancel(ctx), engine.Volume{Name: c.mark(), Labels: roleLabels(c.role)})
+		return false, s.volumes.CreateVolume(context.WithoutCancel(ctx), Volume{Name: c.mark(), Labels: roleLabels(c.role)})
 	case errors.Is(err, engine.ErrConflict):
 		return false, nil
 	}

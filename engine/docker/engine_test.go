@@ -129,10 +129,10 @@ HEALTHCHECK CMD ["/helper", "exit", "1"]
 }
 
 // shape is a hardened container that waits.
-func shape(image engine.ImageID) engine.Container {
+func shape(image engine.ImageID) docker.Container {
 	pids, memory, quota, period, oom := int64(64), int64(256<<20), int64(50_000), uint64(100_000), 500
 	errno := uint(38)
-	return engine.Container{
+	return docker.Container{
 		Name: unique(), Image: image, Network: "none", ShmBytes: 1 << 20, Labels: map[string]string{testLabel: unique()},
 		Spec: specs.Spec{
 			Hostname: "sandbox",
@@ -158,7 +158,7 @@ func shape(image engine.ImageID) engine.Container {
 }
 
 // create makes a container that is removed with the test, and starts it.
-func create(tb testing.TB, c *docker.Client, want engine.Container) engine.ContainerID {
+func create(tb testing.TB, c *docker.Client, want docker.Container) docker.ContainerID {
 	tb.Helper()
 	id, _, err := c.CreateContainer(tb.Context(), want)
 	if err != nil {
@@ -176,7 +176,7 @@ func create(tb testing.TB, c *docker.Client, want engine.Container) engine.Conta
 }
 
 // run executes the helper and returns its output.
-func run(t *testing.T, c *docker.Client, id engine.ContainerID, args ...string) string {
+func run(t *testing.T, c *docker.Client, id docker.ContainerID, args ...string) string {
 	t.Helper()
 	s := open(t, c, id, engine.Exec{Args: append([]string{"/helper"}, args...), User: "0:0"})
 	var out bytes.Buffer
@@ -186,7 +186,7 @@ func run(t *testing.T, c *docker.Client, id engine.ContainerID, args ...string) 
 	return out.String()
 }
 
-func open(t *testing.T, c *docker.Client, id engine.ContainerID, want engine.Exec) engine.Stream {
+func open(t *testing.T, c *docker.Client, id docker.ContainerID, want engine.Exec) engine.Stream {
 	t.Helper()
 	s, err := c.OpenExec(t.Context(), id, want)
 	if err != nil {
@@ -226,7 +226,7 @@ func TestEngineContainer(t *testing.T) {
 	t.Parallel()
 	c := dockertest.Connect(t)
 	want := shape(hostile(t, c))
-	volume := engine.Volume{Name: unique(), Labels: map[string]string{testLabel: "x"}}
+	volume := docker.Volume{Name: unique(), Labels: map[string]string{testLabel: "x"}}
 	if err := c.CreateVolume(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestEngineContainer(t *testing.T) {
 	if got := strings.Join(st.Entrypoint, " "); got != "/helper wait" {
 		t.Errorf("Container().Entrypoint = %q; want only ours", got)
 	}
-	wantMounts := []engine.Mount{
+	wantMounts := []docker.Mount{
 		{Type: "volume", Source: volume.Name, Target: "/covered", ReadOnly: true},
 		{Type: "tmpfs", Target: "/data", ReadOnly: true},
 		{Type: "tmpfs", Target: "/tmp"},
@@ -278,7 +278,7 @@ func TestEngineContainer(t *testing.T) {
 		t.Errorf("Containers(%v) = %+v, %v; want only %s", want.Labels, list, err, id)
 	}
 	vols, err := c.Volumes(t.Context(), volume.Labels)
-	if err != nil || !slices.ContainsFunc(vols, func(v engine.Volume) bool { return v.Name == volume.Name && !v.Created.IsZero() }) {
+	if err != nil || !slices.ContainsFunc(vols, func(v docker.Volume) bool { return v.Name == volume.Name && !v.Created.IsZero() }) {
 		t.Errorf("Volumes() = %+v, %v; want %s in it", vols, err, volume.Name)
 	}
 	if err := c.RemoveVolume(t.Context(), volume.Name); !errors.Is(err, engine.ErrConflict) {

@@ -27,7 +27,7 @@ const detachKeys = "ctrl-^,ctrl-_,ctrl-],ctrl-^,ctrl-_,ctrl-],ctrl-_,ctrl-^,ctrl
 // OpenExec starts a process in a running container and attaches to it. ctx
 // bounds only the opening: the stream lives until its Close, which does not end
 // the process. ErrNotRunning: the container is stopped or paused.
-func (c *Client) OpenExec(ctx context.Context, id engine.ContainerID, want engine.Exec) (engine.Stream, error) {
+func (c *Client) OpenExec(ctx context.Context, id ContainerID, want engine.Exec) (engine.Stream, error) {
 	op := "open an exec in container " + string(id)
 	ctx, cancel := bounded(ctx)
 	defer cancel()

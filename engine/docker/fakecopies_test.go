@@ -24,7 +24,7 @@ type uncalled interface {
 type stocked struct {
 	uncalled
 	images  map[string]engine.Image // by reference
-	volumes map[string]engine.Volume
+	volumes map[string]Volume
 	used    []string // names
 	driver  string   // of storage
 
@@ -61,7 +61,7 @@ func (s *stocked) Image(_ context.Context, ref string) (engine.Image, error) {
 	return engine.Image{}, notFound(ref)
 }
 
-func (s *stocked) Volumes(_ context.Context, labels map[string]string) (all []engine.Volume, err error) {
+func (s *stocked) Volumes(_ context.Context, labels map[string]string) (all []Volume, err error) {
 	for _, v := range s.volumes {
 		if v.Labels[labelRole] == labels[labelRole] {
 			all = append(all, v)
@@ -70,14 +70,14 @@ func (s *stocked) Volumes(_ context.Context, labels map[string]string) (all []en
 	return all, nil
 }
 
-func (s *stocked) Volume(_ context.Context, name string) (engine.Volume, error) {
+func (s *stocked) Volume(_ context.Context, name string) (Volume, error) {
 	if v, ok := s.volumes[name]; ok {
 		return v, nil
 	}
-	return engine.Volume{}, notFound(name)
+	return Volume{}, notFound(name)
 }
 
-func (s *stocked) CreateVolume(_ context.Context, v engine.Volume) error {
+func (s *stocked) CreateVolume(_ context.Context, v Volume) error {
 	s.volumes[v.Name] = v
 	return nil
 }
@@ -112,12 +112,12 @@ func (s *stocked) volumesLeft() []string { return slices.Sorted(maps.Keys(s.volu
 
 func (s *stocked) filled(name, role string, age time.Duration) {
 	for _, n := range []string{name, name + markSuffix} {
-		s.volumes[n] = engine.Volume{Name: n, Labels: roleLabels(role), Created: time.Now().Add(-age)}
+		s.volumes[n] = Volume{Name: n, Labels: roleLabels(role), Created: time.Now().Add(-age)}
 	}
 }
 
 func newStocked() *stocked {
-	return &stocked{images: map[string]engine.Image{}, volumes: map[string]engine.Volume{}}
+	return &stocked{images: map[string]engine.Image{}, volumes: map[string]Volume{}}
 }
 
 func notFound(ref string) error {
@@ -128,7 +128,7 @@ func notFound(ref string) error {
 type filling struct {
 	*stocked
 	calls      []string
-	containers map[string]engine.ContainerState
+	containers map[string]ContainerState
 	taken      int   // how often the filler's name is still taken
 	hidden     bool  // while it is taken, the container does not show
 	makeErr    error // of CreateContainer
@@ -140,7 +140,7 @@ func (f *filling) say(format string, args ...any) {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
 }
 
-func (f *filling) CreateVolume(ctx context.Context, v engine.Volume) error {
+func (f *filling) CreateVolume(ctx context.Context, v Volume) error {
 	f.say("create %s", v.Name)
 	return f.stocked.CreateVolume(ctx, v)
 }
@@ -150,14 +150,14 @@ func (f *filling) RemoveVolume(ctx context.Context, name string) error {
 	return f.stocked.RemoveVolume(ctx, name)
 }
 
-func (f *filling) CreateContainer(_ context.Context, c engine.Container) (engine.ContainerID, []string, error) {
+func (f *filling) CreateContainer(_ context.Context, c Container) (ContainerID, []string, error) {
 	f.say("container %s", c.Name)
 	if f.makeErr != nil {
 		return "", nil, f.makeErr
 	}
-	state := engine.ContainerState{ID: engine.ContainerID(c.Name), Name: c.Name, Labels: c.Labels, Status: "created"}
+	state := ContainerState{ID: ContainerID(c.Name), Name: c.Name, Labels: c.Labels, Status: "created"}
 	for _, m := range c.Spec.Mounts {
-		state.Mounts = append(state.Mounts, engine.Mount{Type: m.Type, Source: m.Source, Target: m.Destination})
+		state.Mounts = append(state.Mounts, Mount{Type: m.Type, Source: m.Source, Target: m.Destination})
 	}
 	if f.taken > 0 {
 		f.taken--
@@ -173,7 +173,7 @@ func (f *filling) CreateContainer(_ context.Context, c engine.Container) (engine
 	return state.ID, nil, nil
 }
 
-func (f *filling) RemoveContainer(_ context.Context, id engine.ContainerID) error {
+func (f *filling) RemoveContainer(_ context.Context, id ContainerID) error {
 	f.say("remove container %s", id)
 	if _, ok := f.containers[string(id)]; !ok {
 		return notFound(string(id))
@@ -182,19 +182,19 @@ func (f *filling) RemoveContainer(_ context.Context, id engine.ContainerID) erro
 	return nil
 }
 
-func (f *filling) Container(_ context.Context, name string) (engine.ContainerState, error) {
+func (f *filling) Container(_ context.Context, name string) (ContainerState, error) {
 	if c, ok := f.containers[name]; ok {
 		return c, nil
 	}
-	return engine.ContainerState{}, notFound(name)
+	return ContainerState{}, notFound(name)
 }
 
-func (f *filling) StartContainer(_ context.Context, id engine.ContainerID) error {
+func (f *filling) StartContainer(_ context.Context, id ContainerID) error {
 	f.say("start %s", id)
 	return nil
 }
 
-func (f *filling) WaitContainer(_ context.Context, id engine.ContainerID) error {
+func (f *filling) WaitContainer(_ context.Context, id ContainerID) error {
 	c := f.containers[string(id)]
 	c.Status, c.ExitCode = "exited", f.exitCode
 	f.containers[string(id)] = c
@@ -202,7 +202,7 @@ func (f *filling) WaitContainer(_ context.Context, id engine.ContainerID) error 
 }
 
 func newFilling() *filling {
-	return &filling{stocked: newStocked(), containers: map[string]engine.ContainerState{}}
+	return &filling{stocked: newStocked(), containers: map[string]ContainerState{}}
 }
 
 // over returns a copier over an engine. The runner is the same for each architecture.

@@ -16,10 +16,10 @@ import (
 // fakeDocker is what Engine asks of a Client, in memory. Nothing runs in its containers.
 type fakeDocker struct {
 	mu         sync.Mutex
-	containers map[engine.ContainerID]engine.ContainerState // guarded by mu
-	volumes    map[string]engine.Volume                     // guarded by mu
-	calls      []string                                     // guarded by mu; those that change something
-	made       int                                          // guarded by mu
+	containers map[ContainerID]ContainerState // guarded by mu
+	volumes    map[string]Volume              // guarded by mu
+	calls      []string                       // guarded by mu; those that change something
+	made       int                            // guarded by mu
 
 	info   engine.Info
 	podman bool
@@ -32,7 +32,7 @@ type fakeDocker struct {
 
 func newFakeDocker() *fakeDocker {
 	return &fakeDocker{
-		containers: map[engine.ContainerID]engine.ContainerState{}, volumes: map[string]engine.Volume{}, info: engine.Info{Arch: "amd64"},
+		containers: map[ContainerID]ContainerState{}, volumes: map[string]Volume{}, info: engine.Info{Arch: "amd64"},
 	}
 }
 
@@ -74,19 +74,19 @@ func (d *fakeDocker) left() []string {
 
 func (d *fakeDocker) Info(context.Context) (engine.Info, error) { return d.info, nil }
 
-func (d *fakeDocker) CreateContainer(_ context.Context, c engine.Container) (engine.ContainerID, []string, error) {
+func (d *fakeDocker) CreateContainer(_ context.Context, c Container) (ContainerID, []string, error) {
 	if err := d.begin("create"); err != nil {
 		return "", nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.made++
-	id := engine.ContainerID(fmt.Sprintf("c%d", d.made))
-	state := engine.ContainerState{
+	id := ContainerID(fmt.Sprintf("c%d", d.made))
+	state := ContainerState{
 		ID: id, Name: c.Name, Image: c.Image, Labels: c.Labels, Entrypoint: c.Spec.Process.Args, Status: "created", Created: time.Now(),
 	}
 	for _, m := range c.Spec.Mounts {
-		state.Mounts = append(state.Mounts, engine.Mount{
+		state.Mounts = append(state.Mounts, Mount{
 			Type: m.Type, Source: m.Source, Target: m.Destination, ReadOnly: slices.Contains(m.Options, "ro"),
 		})
 	}
@@ -95,7 +95,7 @@ func (d *fakeDocker) CreateContainer(_ context.Context, c engine.Container) (eng
 }
 
 // change applies a change to a container.
-func (d *fakeDocker) change(id engine.ContainerID, do func(*engine.ContainerState)) error {
+func (d *fakeDocker) change(id ContainerID, do func(*ContainerState)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	state, ok := d.containers[id]
@@ -107,14 +107,14 @@ func (d *fakeDocker) change(id engine.ContainerID, do func(*engine.ContainerStat
 	return nil
 }
 
-func (d *fakeDocker) StartContainer(_ context.Context, id engine.ContainerID) error {
+func (d *fakeDocker) StartContainer(_ context.Context, id ContainerID) error {
 	if err := d.begin("start"); err != nil {
 		return err
 	}
-	return d.change(id, func(c *engine.ContainerState) { c.Status, c.Started = "running", time.Now() })
+	return d.change(id, func(c *ContainerState) { c.Status, c.Started = "running", time.Now() })
 }
 
-func (d *fakeDocker) RemoveContainer(_ context.Context, id engine.ContainerID) error {
+func (d *fakeDocker) RemoveContainer(_ context.Context, id ContainerID) error {
 	if err := d.begin("remove"); err != nil {
 		return err
 	}
@@ -131,9 +131,9 @@ func (d *fakeDocker) RemoveContainer(_ context.Context, id engine.ContainerID) e
 	return nil
 }
 
-func (d *fakeDocker) Container(_ context.Context, nameOrID string) (engine.ContainerState, error) {
+func (d *fakeDocker) Container(_ context.Context, nameOrID string) (ContainerState, error) {
 	if err := d.begin("inspect"); err != nil {
-		return engine.ContainerState{}, err
+		return ContainerState{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,16 +142,16 @@ func (d *fakeDocker) Container(_ context.Context, nameOrID string) (engine.Conta
 			return c, nil
 		}
 	}
-	return engine.ContainerState{}, &engine.Error{Op: "inspect", Kind: engine.ErrNotFound, Err: errors.New("no such container")}
+	return ContainerState{}, &engine.Error{Op: "inspect", Kind: engine.ErrNotFound, Err: errors.New("no such container")}
 }
 
-func (d *fakeDocker) Containers(_ context.Context, labels map[string]string) ([]engine.ContainerState, error) {
+func (d *fakeDocker) Containers(_ context.Context, labels map[string]string) ([]ContainerState, error) {
 	if err := d.begin("list"); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var found []engine.ContainerState
+	var found []ContainerState
 	for _, c := range d.containers {
 		if has(c.Labels, labels) {
 			found = append(found, c)
@@ -169,36 +169,36 @@ func has(all, want map[string]string) bool {
 	return true
 }
 
-func (d *fakeDocker) ContainerUsage(context.Context, engine.ContainerID) (engine.Usage, error) {
+func (d *fakeDocker) ContainerUsage(context.Context, ContainerID) (engine.Usage, error) {
 	return engine.Usage{Pids: 20, PidsLimit: 512}, d.begin("usage")
 }
 
-func (d *fakeDocker) LimitContainer(_ context.Context, _ engine.ContainerID, u engine.Usage) error {
+func (d *fakeDocker) LimitContainer(_ context.Context, _ ContainerID, u engine.Usage) error {
 	d.limited = u
 	return d.begin("limit")
 }
 
-func (d *fakeDocker) OpenExec(context.Context, engine.ContainerID, engine.Exec) (engine.Stream, error) {
+func (d *fakeDocker) OpenExec(context.Context, ContainerID, engine.Exec) (engine.Stream, error) {
 	return nil, d.begin("exec")
 }
 
 func (d *fakeDocker) plainTmpfs(context.Context) (bool, error) { return d.podman, nil }
 
-func (d *fakeDocker) SignalContainer(_ context.Context, id engine.ContainerID, signal string) error {
+func (d *fakeDocker) SignalContainer(_ context.Context, id ContainerID, signal string) error {
 	if err := d.begin("signal " + signal); err != nil {
 		return err
 	}
 	if signal == "KILL" {
-		return d.change(id, func(c *engine.ContainerState) { c.Status, c.ExitCode, c.Finished = "exited", 137, time.Now() })
+		return d.change(id, func(c *ContainerState) { c.Status, c.ExitCode, c.Finished = "exited", 137, time.Now() })
 	}
 	return nil
 }
 
-func (d *fakeDocker) WaitContainer(_ context.Context, _ engine.ContainerID) error {
+func (d *fakeDocker) WaitContainer(_ context.Context, _ ContainerID) error {
 	return d.begin("wait")
 }
 
-func (d *fakeDocker) CreateVolume(_ context.Context, v engine.Volume) error {
+func (d *fakeDocker) CreateVolume(_ context.Context, v Volume) error {
 	if err := d.begin("volume"); err != nil {
 		return err
 	}
@@ -210,19 +210,19 @@ func (d *fakeDocker) CreateVolume(_ context.Context, v engine.Volume) error {
 	return nil
 }
 
-func (d *fakeDocker) Volume(_ context.Context, name string) (engine.Volume, error) {
+func (d *fakeDocker) Volume(_ context.Context, name string) (Volume, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if v, ok := d.volumes[name]; ok {
 		return v, nil
 	}
-	return engine.Volume{}, notFound(name)
+	return Volume{}, notFound(name)
 }
 
-func (d *fakeDocker) Volumes(_ context.Context, labels map[string]string) ([]engine.Volume, error) {
+func (d *fakeDocker) Volumes(_ context.Context, labels map[string]string) ([]Volume, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Values(d.volumes)), func(v engine.Volume) bool { return !has(v.Labels, labels) }), nil
+	return slices.DeleteFunc(slices.Collect(maps.Values(d.volumes)), func(v Volume) bool { return !has(v.Labels, labels) }), nil
 }
 
 func (d *fakeDocker) RemoveVolume(_ context.Context, name string) error {
@@ -232,7 +232,7 @@ func (d *fakeDocker) RemoveVolume(_ context.Context, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.containers {
-		if slices.ContainsFunc(c.Mounts, func(m engine.Mount) bool { return m.Source == name }) {
+		if slices.ContainsFunc(c.Mounts, func(m Mount) bool { return m.Source == name }) {
 			return &engine.Error{Op: "remove volume", Kind: engine.ErrConflict, Err: errors.New("volume is in use")}
 		}
 	}

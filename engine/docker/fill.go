@@ -105,10 +105,10 @@ func (s *copier) fillOnce(ctx context.Context, c content, image engine.ImageID) 
 	if err := ignore(s.volumes.RemoveVolume(ctx, c.volume), engine.ErrNotFound, engine.ErrConflict); err != nil {
 		return c.wrap(err)
 	}
-	if err := s.volumes.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
+	if err := s.volumes.CreateVolume(ctx, Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
 		return c.wrap(err)
 	}
-	lock := engine.ContainerID(c.volume + "-filler")
+	lock := ContainerID(c.volume + "-filler")
 	_, _, err = s.containers.CreateContainer(ctx, filler(string(lock), image, specs.Mount{Source: c.volume, Destination: c.dir}))
 	if errors.Is(err, engine.ErrConflict) {
 		// An engine shows a container once it is made, and then the volume is filled.
@@ -120,13 +120,13 @@ func (s *copier) fillOnce(ctx context.Context, c content, image engine.ImageID) 
 		err = c.wrap(err)
 	}
 	if err == nil || errors.Is(err, engine.ErrConflict) {
-		err = s.volumes.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: roleLabels(c.role)})
+		err = s.volumes.CreateVolume(ctx, Volume{Name: c.mark(), Labels: roleLabels(c.role)})
 	}
 	return errors.Join(err, s.removeFiller(ctx, lock))
 }
 
 // fills reports whether a container is a filler of the volume.
-func fills(c engine.ContainerState, volume string) bool {
+func fills(c ContainerState, volume string) bool {
 	for _, m := range c.Mounts {
 		if m.Type == "volume" && m.Source == volume && c.Labels[labelRole] == roleFiller {
 			return true
@@ -137,9 +137,9 @@ func fills(c engine.ContainerState, volume string) bool {
 
 // filler returns a container that is never started. When it is created, the engine copies
 // what the image has at the mount's destination into the empty volume.
-func filler(name string, image engine.ImageID, mount specs.Mount) engine.Container {
+func filler(name string, image engine.ImageID, mount specs.Mount) Container {
 	mount.Type = "volume"
-	return engine.Container{
+	return Container{
 		Name:    name,
 		Image:   image,
 		Labels:  roleLabels(roleFiller),
@@ -155,7 +155,7 @@ func filler(name string, image engine.ImageID, mount specs.Mount) engine.Contain
 
 // removeFiller removes a filler by its name, even if ctx has ended. It succeeds if there
 // is no such container.
-func (s *copier) removeFiller(ctx context.Context, name engine.ContainerID) error {
+func (s *copier) removeFiller(ctx context.Context, name ContainerID) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanupTime, fmt.Errorf("container %s was not removed within %v", name, cleanupTime))
 	defer cancel()
 	return ignore(s.containers.RemoveContainer(ctx, name), engine.ErrNotFound)

@@ -36,10 +36,10 @@ func TestFilledVolume(t *testing.T) {
 	}{
 		{"missing", func(*filling) {}, whole},
 		{"there", func(f *filling) { f.filled("v", roleRunner, 0) }, nil},
-		{"without its mark", func(f *filling) { f.volumes["v"] = engine.Volume{Name: "v"} }, whole},
-		{"a mark alone", func(f *filling) { f.volumes["v-filled"] = engine.Volume{Name: "v-filled"} }, whole},
+		{"without its mark", func(f *filling) { f.volumes["v"] = Volume{Name: "v"} }, whole},
+		{"a mark alone", func(f *filling) { f.volumes["v-filled"] = Volume{Name: "v-filled"} }, whole},
 		{"used and without its mark", func(f *filling) {
-			f.volumes["v"] = engine.Volume{Name: "v"}
+			f.volumes["v"] = Volume{Name: "v"}
 			f.used = []string{"v"}
 		}, whole},
 		{"another process has just filled it", func(f *filling) { f.taken = 1 }, whole},
@@ -110,7 +110,7 @@ func TestFilledVolumeFails(t *testing.T) {
 	// A container that has the lock's name and another volume is not ours.
 	eng = newFilling()
 	eng.taken, eng.hidden = 1, true
-	eng.containers["v-filler"] = engine.ContainerState{Name: "v-filler", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "other"}}}
+	eng.containers["v-filler"] = ContainerState{Name: "v-filler", Labels: roleLabels(roleFiller), Mounts: []Mount{{Type: "volume", Source: "other"}}}
 	if err := over(eng).fillOnce(t.Context(), testContent, "sha256:1"); !errors.Is(err, engine.ErrConflict) {
 		t.Errorf("fillOnce() = %v; want a conflict", err)
 	}
@@ -121,14 +121,14 @@ func TestFills(t *testing.T) {
 	ours := roleLabels(roleFiller)
 	for _, tt := range []struct {
 		name string
-		c    engine.ContainerState
+		c    ContainerState
 		want bool
 	}{
-		{"a filler", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "bind", Source: "v"}, {Type: "volume", Source: "v"}}}, true},
-		{"of another volume", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, false},
-		{"a directory of that name", engine.ContainerState{Labels: ours, Mounts: []engine.Mount{{Type: "bind", Source: "v"}}}, false},
-		{"without the label", engine.ContainerState{Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
-		{"with another", engine.ContainerState{Labels: roleLabels("image"), Mounts: []engine.Mount{{Type: "volume", Source: "v"}}}, false},
+		{"a filler", ContainerState{Labels: ours, Mounts: []Mount{{Type: "bind", Source: "v"}, {Type: "volume", Source: "v"}}}, true},
+		{"of another volume", ContainerState{Labels: ours, Mounts: []Mount{{Type: "volume", Source: "w"}}}, false},
+		{"a directory of that name", ContainerState{Labels: ours, Mounts: []Mount{{Type: "bind", Source: "v"}}}, false},
+		{"without the label", ContainerState{Mounts: []Mount{{Type: "volume", Source: "v"}}}, false},
+		{"with another", ContainerState{Labels: roleLabels("image"), Mounts: []Mount{{Type: "volume", Source: "v"}}}, false},
 	} {
 		if got := fills(tt.c, "v"); got != tt.want {
 			t.Errorf("%s: fills() = %v; want %v", tt.name, got, tt.want)
@@ -193,8 +193,8 @@ func TestAccounts(t *testing.T) {
 // made again.
 func TestAccountsState(t *testing.T) {
 	t.Parallel()
-	mark := func(state string) engine.Volume {
-		return engine.Volume{Name: testAccounts + markSuffix, Labels: map[string]string{labelAccounts: state}}
+	mark := func(state string) Volume {
+		return Volume{Name: testAccounts + markSuffix, Labels: map[string]string{labelAccounts: state}}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -211,7 +211,7 @@ func TestAccountsState(t *testing.T) {
 	} {
 		eng, r := accounts()
 		if tt.volume {
-			eng.volumes[testAccounts] = engine.Volume{Name: testAccounts}
+			eng.volumes[testAccounts] = Volume{Name: testAccounts}
 		}
 		if tt.mark != "" {
 			eng.volumes[testAccounts+markSuffix] = mark(tt.mark)
@@ -229,7 +229,7 @@ func TestCollectAccounts(t *testing.T) {
 	gone := accountsPrefix + strings.Repeat("c", 12) + "-1-1"
 	used := accountsPrefix + strings.Repeat("d", 12) + "-1-1"
 	for _, name := range []string{gone, gone + markSuffix, used, testAccounts, "mine"} {
-		eng.volumes[name] = engine.Volume{Name: name}
+		eng.volumes[name] = Volume{Name: name}
 	}
 	eng.used = []string{used}
 	if err := r.collectAccounts(t.Context()); err != nil {
@@ -262,16 +262,16 @@ func TestReleaseWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		c    engine.ContainerState
+		c    ContainerState
 		gone bool
 	}{
-		{"one that has ended", engine.ContainerState{Status: "exited", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, true},
-		{"one that still works", engine.ContainerState{Status: "running", Labels: roleLabels(roleFiller), Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, true},
-		{"another's", engine.ContainerState{Status: "exited", Mounts: []engine.Mount{{Type: "volume", Source: "w"}}}, false},
+		{"one that has ended", ContainerState{Status: "exited", Labels: roleLabels(roleFiller), Mounts: []Mount{{Type: "volume", Source: "w"}}}, true},
+		{"one that still works", ContainerState{Status: "running", Labels: roleLabels(roleFiller), Mounts: []Mount{{Type: "volume", Source: "w"}}}, true},
+		{"another's", ContainerState{Status: "exited", Mounts: []Mount{{Type: "volume", Source: "w"}}}, false},
 	} {
 		for _, suffix := range []string{fillerSuffix, clearerSuffix} {
 			eng := newFilling()
-			tt.c.Name, tt.c.ID = "w"+suffix, engine.ContainerID("w"+suffix)
+			tt.c.Name, tt.c.ID = "w"+suffix, ContainerID("w"+suffix)
 			eng.containers["w"+suffix] = tt.c
 			err := over(eng).ReleaseWorkspace(t.Context(), "w")
 			if _, there := eng.containers["w"+suffix]; err != nil || there == tt.gone {

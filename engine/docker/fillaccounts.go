@@ -120,7 +120,7 @@ func (s *copier) makeAccounts(ctx context.Context, c content, img engine.Image, 
 }
 
 // accountsShape is a container of the image whose only program is the runner.
-func accountsShape(c content, id engine.ImageID, runner string, u engine.Account) engine.Container {
+func accountsShape(c content, id engine.ImageID, runner string, u engine.Account) Container {
 	shape := filler(c.volume+fillerSuffix, id, specs.Mount{Source: c.volume, Destination: accountsMount, Options: []string{"nocopy"}})
 	shape.Spec.Mounts = append(shape.Spec.Mounts, specs.Mount{Type: "volume", Source: runner, Destination: engine.RunnerDir, Options: []string{"ro", "nocopy"}})
 	shape.Spec.Root.Readonly = true
@@ -134,8 +134,8 @@ func accountsShape(c content, id engine.ImageID, runner string, u engine.Account
 
 // makeAccountsOnce returns an engine.ErrConflict while another process works on the
 // volume, or if one died at it and left its container: see releaseAccounts.
-func (s *copier) makeAccountsOnce(ctx context.Context, c content, shape engine.Container) (string, error) {
-	if err := s.volumes.CreateVolume(ctx, engine.Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
+func (s *copier) makeAccountsOnce(ctx context.Context, c content, shape Container) (string, error) {
+	if err := s.volumes.CreateVolume(ctx, Volume{Name: c.volume, Labels: roleLabels(c.role)}); err != nil {
 		return "", c.wrap(err)
 	}
 	id, _, err := s.containers.CreateContainer(ctx, shape)
@@ -153,7 +153,7 @@ func (s *copier) makeAccountsOnce(ctx context.Context, c content, shape engine.C
 	if err == nil && state == "" {
 		err = fmt.Errorf("copying the image's %s ended with %d", engine.AccountsDir, code)
 	}
-	err = errors.Join(err, s.removeFiller(ctx, engine.ContainerID(shape.Name)))
+	err = errors.Join(err, s.removeFiller(ctx, ContainerID(shape.Name)))
 	if err != nil || state != accountsMade {
 		// A session may use it: then it is whole.
 		err = errors.Join(err, ignore(s.volumes.RemoveVolume(context.WithoutCancel(ctx), c.volume), engine.ErrNotFound, engine.ErrConflict))
@@ -165,7 +165,7 @@ func (s *copier) makeAccountsOnce(ctx context.Context, c content, shape engine.C
 	labels[labelAccounts] = state
 	// Labels cannot change: an older mark would keep its own.
 	err = ignore(s.volumes.RemoveVolume(ctx, c.mark()), engine.ErrNotFound)
-	return state, c.join(err, s.volumes.CreateVolume(ctx, engine.Volume{Name: c.mark(), Labels: labels}))
+	return state, c.join(err, s.volumes.CreateVolume(ctx, Volume{Name: c.mark(), Labels: labels}))
 }
 
 func (c content) join(errs ...error) error {
@@ -176,7 +176,7 @@ func (c content) join(errs ...error) error {
 }
 
 // runFiller runs a container to its end and returns its exit code.
-func (s *copier) runFiller(ctx context.Context, id engine.ContainerID) (int, error) {
+func (s *copier) runFiller(ctx context.Context, id ContainerID) (int, error) {
 	if err := s.containers.StartContainer(ctx, id); err != nil {
 		return 0, err
 	}

@@ -46,7 +46,7 @@ func (s *copier) FillWorkspace(ctx context.Context, volume string, uid, gid uint
 	if err != nil {
 		return err
 	}
-	name := engine.ContainerID(volume + fillerSuffix)
+	name := ContainerID(volume + fillerSuffix)
 	_, _, err = s.containers.CreateContainer(ctx, filler(string(name), id, specs.Mount{Source: volume, Destination: workspaceDir}))
 	if err = errors.Join(err, s.removeFiller(ctx, name)); err != nil {
 		return fmt.Errorf("workspace volume %s: %w", volume, err)
@@ -107,7 +107,7 @@ func (s *copier) clear(ctx context.Context, volume string) error {
 	if err != nil {
 		return err
 	}
-	name := engine.ContainerID(volume + clearerSuffix)
+	name := ContainerID(volume + clearerSuffix)
 	shape := filler(string(name), img.ID, specs.Mount{Source: volume, Destination: workspaceDir, Options: []string{"nocopy"}})
 	shape.Spec.Root.Readonly = true
 	shape.Spec.Process.NoNewPrivileges = true

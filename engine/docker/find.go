@@ -14,7 +14,7 @@ import (
 // ours reports whether a container is a session of ours, and which. An image can carry
 // our labels, and anyone can choose a name: it takes both, our entry point, and our
 // runner mounted read-only where that entry point lies.
-func ours(c engine.ContainerState) (id string, ok bool) {
+func ours(c ContainerState) (id string, ok bool) {
 	id = c.Labels[labelSession]
 	if !engine.ValidID(id) || c.Name != namePrefix+id {
 		return "", false
@@ -31,7 +31,7 @@ func ours(c engine.ContainerState) (id string, ok bool) {
 }
 
 // sessionOf describes a container that is ours.
-func sessionOf(id string, c engine.ContainerState) engine.Session {
+func sessionOf(id string, c ContainerState) engine.Session {
 	return engine.Session{
 		Handle: engine.Handle{ID: id, Ref: string(c.ID)}, Labels: c.Labels, Status: c.Status, OOMKilled: c.OOMKilled, ExitCode: c.ExitCode,
 		Created: c.Created, Started: c.Started, Finished: c.Finished,
@@ -68,7 +68,7 @@ func notOurs(id string) error {
 // those of a session that is being made have none yet, and are never taken for left
 // behind while their container is there.
 func (e *Engine) List(ctx context.Context) ([]engine.Session, error) {
-	var ends []engine.Volume
+	var ends []Volume
 	for _, role := range []string{roleWorkspace, roleKept} {
 		some, err := e.volumes.Volumes(ctx, map[string]string{labelRole: role})
 		if err != nil {
@@ -100,8 +100,8 @@ func (e *Engine) List(ctx context.Context) ([]engine.Session, error) {
 
 // sessionsIn describes the sessions that volumes are left of, as if none had a container.
 // The labels of the mark win over the workspace's, and those over any other volume's.
-func sessionsIn(all []engine.Volume) []engine.Session {
-	byID := map[string]map[string]engine.Volume{} // session, volume's name
+func sessionsIn(all []Volume) []engine.Session {
+	byID := map[string]map[string]Volume{} // session, volume's name
 	for _, v := range all {
 		id := v.Labels[labelSession]
 		kept := v.Labels[labelRole] == roleKept && v.Name == namePrefix+id+keptSuffix
@@ -109,7 +109,7 @@ func sessionsIn(all []engine.Volume) []engine.Session {
 			continue
 		}
 		if byID[id] == nil {
-			byID[id] = map[string]engine.Volume{}
+			byID[id] = map[string]Volume{}
 		}
 		byID[id][v.Name] = v
 	}

@@ -114,7 +114,7 @@ func mountsAt(host *container.HostConfig, target string) bool {
 // memory is written in pages, which tmpfs(5) takes as well: Podman reads "size" as a quota
 // of the disk's file system, and refuses it where that has none. A volume of uid 0's says
 // so, or Podman would give it to the owner of the directory that it is first mounted over.
-func volumeForPodman(v engine.Volume) map[string]string {
+func volumeForPodman(v Volume) map[string]string {
 	out := maps.Clone(v.Options)
 	if v.Options["type"] == "tmpfs" {
 		options := strings.Split(v.Options["o"], ",")
@@ -153,7 +153,7 @@ func pidMax() int64 {
 }
 
 // createOnPodman creates a container whose shape forPodman has changed.
-func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *container.Config, host *container.HostConfig) (engine.ContainerID, []string, error) {
+func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *container.Config, host *container.HostConfig) (ContainerID, []string, error) {
 	remove, err := c.seccompFile(op, host)
 	if err != nil {
 		return "", nil, err
@@ -168,7 +168,7 @@ func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *conta
 	if err != nil {
 		return "", nil, fail(ctx, op, err)
 	}
-	id := engine.ContainerID(made.ID)
+	id := ContainerID(made.ID)
 	if err := c.checkRuntime(ctx, op, id, host.Runtime); err != nil {
 		return "", nil, errors.Join(err, c.RemoveContainer(context.WithoutCancel(ctx), id))
 	}
@@ -180,7 +180,7 @@ func (c *Client) createOnPodman(ctx context.Context, op, name string, cfg *conta
 
 // checkRuntime refuses a container whose runtime is not the one that was asked for:
 // Podman silently takes its own default.
-func (c *Client) checkRuntime(ctx context.Context, op string, id engine.ContainerID, want string) error {
+func (c *Client) checkRuntime(ctx context.Context, op string, id ContainerID, want string) error {
 	if want == "" {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (c *Client) seccompFile(op string, host *container.HostConfig) (remove func
 // at its mount point. Docker does that when it creates the container
 // and Podman when it first mounts the volume, which preparing the container for
 // its start is enough for, even one that has no program to start.
-func (c *Client) fillVolumes(ctx context.Context, op string, id engine.ContainerID, binds []string) error {
+func (c *Client) fillVolumes(ctx context.Context, op string, id ContainerID, binds []string) error {
 	var volumes []string
 	for _, bind := range binds {
 		if f := strings.Split(bind, ":"); !path.IsAbs(f[0]) && (len(f) < 3 || !slices.Contains(strings.Split(f[2], ","), "nocopy")) {

@@ -114,23 +114,23 @@ func TestVolumeForPodman(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		in   engine.Volume
+		in   Volume
 		want map[string]string
 	}{
-		{"plain", engine.Volume{}, nil},
-		{"uid 0's", engine.Volume{Root: true}, map[string]string{"o": "uid=0,gid=0"}},
+		{"plain", Volume{}, nil},
+		{"uid 0's", Volume{Root: true}, map[string]string{"o": "uid=0,gid=0"}},
 		{
 			"in memory",
-			engine.Volume{Options: map[string]string{"type": "tmpfs", "device": "tmpfs", "o": "uid=1000,size=8m,nr_inodes=5"}},
+			Volume{Options: map[string]string{"type": "tmpfs", "device": "tmpfs", "o": "uid=1000,size=8m,nr_inodes=5"}},
 			map[string]string{"type": "tmpfs", "device": "tmpfs", "o": "uid=1000,nr_blocks=2048,nr_inodes=5"},
 		},
 		{
 			"a part of a page",
-			engine.Volume{Options: map[string]string{"type": "tmpfs", "o": "size=4097"}},
+			Volume{Options: map[string]string{"type": "tmpfs", "o": "size=4097"}},
 			map[string]string{"type": "tmpfs", "o": "nr_blocks=2"},
 		},
 		{
-			"a disk's", engine.Volume{Options: map[string]string{"type": "ext4", "o": "size=1m"}}, map[string]string{"type": "ext4", "o": "size=1m"},
+			"a disk's", Volume{Options: map[string]string{"type": "ext4", "o": "size=1m"}}, map[string]string{"type": "ext4", "o": "size=1m"},
 		},
 	} {
 		if diff := cmp.Diff(tt.want, volumeForPodman(tt.in)); diff != "" {
@@ -298,7 +298,7 @@ func TestSeccompFileOfAnotherMachine(t *testing.T) {
 func TestCreateVolumeOnPodman(t *testing.T) {
 	t.Parallel()
 	p := &fakePodman{}
-	if err := fakeClient(t, p.routes()).CreateVolume(t.Context(), engine.Volume{Name: "v", Root: true}); err != nil {
+	if err := fakeClient(t, p.routes()).CreateVolume(t.Context(), Volume{Name: "v", Root: true}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"o": "uid=0,gid=0"}, p.volumes); diff != "" {

@@ -30,7 +30,7 @@ func (e *Engine) Provision(ctx context.Context, s engine.Shape) (engine.Handle, 
 	return engine.Handle{ID: s.ID, Ref: string(id)}, notes, nil
 }
 
-func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.ContainerID, []string, error) {
+func (e *Engine) provision(ctx context.Context, s engine.Shape) (ContainerID, []string, error) {
 	from, notes, err := e.prepare(ctx, s)
 	if err != nil {
 		return "", nil, err
@@ -40,7 +40,7 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.Containe
 		return "", nil, err
 	}
 	shape := shapeOf(s, from, own)
-	var id engine.ContainerID
+	var id ContainerID
 	group, grouped := errgroup.WithContext(ctx)
 	if s.Workspace.Bind == "" && s.Workspace.Size == 0 {
 		group.Go(func() error {
@@ -71,7 +71,7 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (engine.Containe
 }
 
 // create creates a container. Where it has to be exact, a warning is a refusal.
-func (e *Engine) create(ctx context.Context, shape engine.Container, exact bool) (engine.ContainerID, error) {
+func (e *Engine) create(ctx context.Context, shape Container, exact bool) (ContainerID, error) {
 	id, warnings, err := e.containers.CreateContainer(ctx, shape)
 	if err == nil && len(warnings) > 0 && exact {
 		err = fmt.Errorf("the engine would not give all that was asked for: %s", strings.Join(warnings, "; "))
@@ -86,7 +86,7 @@ func (e *Engine) prepare(ctx context.Context, s engine.Shape) (from shared, note
 		group.Go(func() error { return e.volumes.CreateVolume(ctx, workspaceVolume(s)) })
 	}
 	group.Go(func() error {
-		return e.volumes.CreateVolume(ctx, engine.Volume{Name: namePrefix + s.ID + recordsSuffix, Labels: volumeLabels(s), Root: true})
+		return e.volumes.CreateVolume(ctx, Volume{Name: namePrefix + s.ID + recordsSuffix, Labels: volumeLabels(s), Root: true})
 	})
 	group.Go(func() (err error) {
 		from.runner, err = e.copies.Runner(ctx, s.Image.Arch)
@@ -132,8 +132,8 @@ func withLabels(labels map[string]string, id, role string) map[string]string {
 	return all
 }
 
-func workspaceVolume(s engine.Shape) engine.Volume {
-	v := engine.Volume{Name: namePrefix + s.ID, Labels: volumeLabels(s)}
+func workspaceVolume(s engine.Shape) Volume {
+	v := Volume{Name: namePrefix + s.ID, Labels: volumeLabels(s)}
 	maps.Copy(v.Labels, s.Draft)
 	if s.Workspace.Size > 0 {
 		// The one hard limit that every engine has: a file system of that size.
@@ -163,7 +163,7 @@ func (e *Engine) memory(ctx context.Context, s engine.Shape) ([]specs.Mount, err
 		if m.Destination == "/tmp" {
 			suffix = tmpSuffix
 		}
-		v := engine.Volume{Name: namePrefix + s.ID + suffix, Labels: volumeLabels(s), Options: tmpfsVolume(strings.Join(m.Options, ","))}
+		v := Volume{Name: namePrefix + s.ID + suffix, Labels: volumeLabels(s), Options: tmpfsVolume(strings.Join(m.Options, ","))}
 		if err := e.volumes.CreateVolume(ctx, v); err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func readOnly(volume, at string) specs.Mount {
 }
 
 // shapeOf is the container of a session. own are its mounts in memory.
-func shapeOf(s engine.Shape, from shared, own []specs.Mount) engine.Container {
+func shapeOf(s engine.Shape, from shared, own []specs.Mount) Container {
 	mounts := append([]specs.Mount{readOnly(from.runner, engine.RunnerDir)}, own...)
 	mounts = append(mounts, readWrite(namePrefix+s.ID+recordsSuffix, s.Records))
 	if from.programs != "" {

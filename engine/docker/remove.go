@@ -28,7 +28,7 @@ func memoryVolumes(id string) []string {
 // is no container, so that what is kept and cannot be removed stays whole.
 func (e *Engine) Remove(ctx context.Context, h engine.Handle) error {
 	if h.Ref != "" {
-		if err := e.containers.RemoveContainer(ctx, engine.ContainerID(h.Ref)); err != nil && !errors.Is(err, engine.ErrNotFound) {
+		if err := e.containers.RemoveContainer(ctx, ContainerID(h.Ref)); err != nil && !errors.Is(err, engine.ErrNotFound) {
 			return err
 		}
 		return e.removeVolumes(ctx, sessionVolumes(h.ID))
@@ -46,7 +46,7 @@ func (e *Engine) Remove(ctx context.Context, h engine.Handle) error {
 // End removes all of a session but its workspace and its records.
 func (e *Engine) End(ctx context.Context, h engine.Handle) error {
 	if h.Ref != "" {
-		if err := e.containers.RemoveContainer(ctx, engine.ContainerID(h.Ref)); err != nil && !errors.Is(err, engine.ErrNotFound) {
+		if err := e.containers.RemoveContainer(ctx, ContainerID(h.Ref)); err != nil && !errors.Is(err, engine.ErrNotFound) {
 			return err
 		}
 	}

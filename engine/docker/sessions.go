@@ -41,23 +41,23 @@ func NewEngine(c *Client, runner func(arch string) (engine.Content, error)) *Eng
 // containers are the calls of Client on containers.
 type containers interface {
 	Info(ctx context.Context) (engine.Info, error)
-	CreateContainer(ctx context.Context, c engine.Container) (engine.ContainerID, []string, error)
-	StartContainer(ctx context.Context, id engine.ContainerID) error
-	SignalContainer(ctx context.Context, id engine.ContainerID, signal string) error
-	WaitContainer(ctx context.Context, id engine.ContainerID) error
-	RemoveContainer(ctx context.Context, id engine.ContainerID) error
-	Container(ctx context.Context, nameOrID string) (engine.ContainerState, error)
-	Containers(ctx context.Context, labels map[string]string) ([]engine.ContainerState, error)
-	OpenExec(ctx context.Context, id engine.ContainerID, e engine.Exec) (engine.Stream, error)
-	ContainerUsage(ctx context.Context, id engine.ContainerID) (engine.Usage, error)
-	LimitContainer(ctx context.Context, id engine.ContainerID, u engine.Usage) error
+	CreateContainer(ctx context.Context, c Container) (ContainerID, []string, error)
+	StartContainer(ctx context.Context, id ContainerID) error
+	SignalContainer(ctx context.Context, id ContainerID, signal string) error
+	WaitContainer(ctx context.Context, id ContainerID) error
+	RemoveContainer(ctx context.Context, id ContainerID) error
+	Container(ctx context.Context, nameOrID string) (ContainerState, error)
+	Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error)
+	OpenExec(ctx context.Context, id ContainerID, e engine.Exec) (engine.Stream, error)
+	ContainerUsage(ctx context.Context, id ContainerID) (engine.Usage, error)
+	LimitContainer(ctx context.Context, id ContainerID, u engine.Usage) error
 }
 
 // volumes are the calls of Client on volumes.
 type volumes interface {
-	CreateVolume(ctx context.Context, v engine.Volume) error
-	Volume(ctx context.Context, name string) (engine.Volume, error)
-	Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error)
+	CreateVolume(ctx context.Context, v Volume) error
+	Volume(ctx context.Context, name string) (Volume, error)
+	Volumes(ctx context.Context, labels map[string]string) ([]Volume, error)
 	RemoveVolume(ctx context.Context, name string) error
 	plainTmpfs(ctx context.Context) (bool, error)
 }
@@ -100,27 +100,27 @@ func (e *Engine) Prune(ctx context.Context) ([]string, error) { return e.copies.
 
 // Open starts a process in a running session.
 func (e *Engine) Open(ctx context.Context, h engine.Handle, x engine.Exec) (engine.Stream, error) {
-	return e.containers.OpenExec(ctx, engine.ContainerID(h.Ref), x)
+	return e.containers.OpenExec(ctx, ContainerID(h.Ref), x)
 }
 
 // Usage asks the engine for one sample of a session's counters.
 func (e *Engine) Usage(ctx context.Context, h engine.Handle) (engine.Usage, error) {
-	return e.containers.ContainerUsage(ctx, engine.ContainerID(h.Ref))
+	return e.containers.ContainerUsage(ctx, ContainerID(h.Ref))
 }
 
 // Limit has the engine update the container.
 func (e *Engine) Limit(ctx context.Context, h engine.Handle, u engine.Usage) error {
-	return e.containers.LimitContainer(ctx, engine.ContainerID(h.Ref), u)
+	return e.containers.LimitContainer(ctx, ContainerID(h.Ref), u)
 }
 
 // Sweep signals PID 1, which takes no process.
 func (e *Engine) Sweep(ctx context.Context, h engine.Handle) error {
-	return e.containers.SignalContainer(ctx, engine.ContainerID(h.Ref), "USR2")
+	return e.containers.SignalContainer(ctx, ContainerID(h.Ref), "USR2")
 }
 
 // Reset kills the container and starts it again.
 func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {
-	id := engine.ContainerID(h.Ref)
+	id := ContainerID(h.Ref)
 	err := e.containers.SignalContainer(ctx, id, "KILL")
 	if err == nil || errors.Is(err, engine.ErrNotRunning) {
 		err = e.containers.WaitContainer(ctx, id)
@@ -135,9 +135,9 @@ func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {
 }
 
 // containerOf is the container of a session or a helper.
-func containerOf(id string, image engine.ImageID, c engine.Confinement, mounts []specs.Mount) engine.Container {
+func containerOf(id string, image engine.ImageID, c engine.Confinement, mounts []specs.Mount) Container {
 	c.Spec.Mounts = mounts
-	return engine.Container{
+	return Container{
 		Name: namePrefix + id, Image: image, Network: c.Network, Runtime: c.Runtime, ShmBytes: c.ShmBytes, DNS: c.DNS, Spec: c.Spec,
 	}
 }
@@ -145,7 +145,7 @@ func containerOf(id string, image engine.ImageID, c engine.Confinement, mounts [
 // boot starts a container. Where that fails because a volume that sessions share is
 // empty, as a prune leaves it, refill fills it, and the container is made again, once.
 // After an error there is no container.
-func (e *Engine) boot(ctx context.Context, shape engine.Container, id engine.ContainerID, refill func(context.Context) error) (engine.ContainerID, error) {
+func (e *Engine) boot(ctx context.Context, shape Container, id ContainerID, refill func(context.Context) error) (ContainerID, error) {
 	err := e.containers.StartContainer(ctx, id)
 	if err == nil {
 		return id, nil
@@ -171,5 +171,5 @@ func (e *Engine) boot(ctx context.Context, shape engine.Container, id engine.Con
 func (e *Engine) discard(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), callTimeout, fmt.Errorf("container %s was not removed within %v", name, callTimeout))
 	defer cancel()
-	return e.containers.RemoveContainer(ctx, engine.ContainerID(name))
+	return e.containers.RemoveContainer(ctx, ContainerID(name))
 }

@@ -81,7 +81,7 @@ func TestProvisionShape(t *testing.T) {
 	e, d, store := fakeSessions()
 	store.programs, store.accounts = "sandboxbash-programs-0a", "sandboxbash-accounts-0a"
 	h := provisioned(t, e, nil)
-	c := d.containers[engine.ContainerID(h.Ref)]
+	c := d.containers[ContainerID(h.Ref)]
 	for key, want := range map[string]string{labelSession: testID, labelRole: roleSession, "own": "label", "programs": "true", "accounts": "true"} {
 		if c.Labels[key] != want {
 			t.Errorf("label %s is %q; want %q", key, c.Labels[key], want)
@@ -122,8 +122,8 @@ func TestProvisionWorkspaces(t *testing.T) {
 		h := provisioned(t, e, func(s *engine.Shape) {
 			s.Workspace = engine.Workspace{Target: "/w", Bind: "/here", ReadOnly: readOnly}
 		})
-		c := d.containers[engine.ContainerID(h.Ref)]
-		want := engine.Mount{Type: "bind", Source: "/here", Target: "/w", ReadOnly: readOnly}
+		c := d.containers[ContainerID(h.Ref)]
+		want := Mount{Type: "bind", Source: "/here", Target: "/w", ReadOnly: readOnly}
 		if _, own := d.volumes[namePrefix+testID]; own || !slices.Contains(c.Mounts, want) {
 			t.Errorf("a bind: mounts %+v, with a volume: %t; want %+v alone", c.Mounts, own, want)
 		}
@@ -143,7 +143,7 @@ func TestProvisionPlainTmpfs(t *testing.T) {
 	d.podman = true
 	h := provisioned(t, e, nil)
 	at := map[string]string{}
-	for _, m := range d.containers[engine.ContainerID(h.Ref)].Mounts {
+	for _, m := range d.containers[ContainerID(h.Ref)].Mounts {
 		at[m.Target] = m.Type + " " + m.Source
 	}
 	name := namePrefix + testID
@@ -213,7 +213,7 @@ func TestProvisionRefills(t *testing.T) {
 		}
 		return nil
 	}
-	if h := provisioned(t, e, nil); store.refilled != 2 || starts != 2 || d.containers[engine.ContainerID(h.Ref)].Status != engine.StatusRunning {
+	if h := provisioned(t, e, nil); store.refilled != 2 || starts != 2 || d.containers[ContainerID(h.Ref)].Status != engine.StatusRunning {
 		t.Errorf("Provision(): %d starts and %d refills, left %q; want 2 and 2", starts, store.refilled, d.left())
 	}
 }
@@ -244,35 +244,35 @@ func TestProvisionNameless(t *testing.T) {
 func TestOurs(t *testing.T) {
 	t.Parallel()
 	e, d, _ := fakeSessions()
-	good := d.containers[engine.ContainerID(provisioned(t, e, nil).Ref)]
-	mount := func(c *engine.ContainerState) *engine.Mount {
+	good := d.containers[ContainerID(provisioned(t, e, nil).Ref)]
+	mount := func(c *ContainerState) *Mount {
 		c.Mounts = slices.Clone(c.Mounts)
-		return &c.Mounts[slices.IndexFunc(c.Mounts, func(m engine.Mount) bool { return m.Target == engine.RunnerDir })]
+		return &c.Mounts[slices.IndexFunc(c.Mounts, func(m Mount) bool { return m.Target == engine.RunnerDir })]
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(*engine.ContainerState)
+		change func(*ContainerState)
 		want   bool
 	}{
-		{"ours", func(*engine.ContainerState) {}, true},
-		{"in any status", func(c *engine.ContainerState) { c.Status = engine.StatusExited }, true},
+		{"ours", func(*ContainerState) {}, true},
+		{"in any status", func(c *ContainerState) { c.Status = engine.StatusExited }, true},
 		// An image can carry every label of ours; these are what it gets then.
-		{"labels alone", func(c *engine.ContainerState) {
-			*c = engine.ContainerState{Name: "quirky_hopper", Labels: c.Labels, Entrypoint: []string{"/bin/sh"}}
+		{"labels alone", func(c *ContainerState) {
+			*c = ContainerState{Name: "quirky_hopper", Labels: c.Labels, Entrypoint: []string{"/bin/sh"}}
 		}, false},
-		{"labels and name", func(c *engine.ContainerState) { c.Entrypoint, c.Mounts = []string{"/bin/sh"}, nil }, false},
-		{"labels, name and entry point", func(c *engine.ContainerState) { c.Mounts = nil }, false},
-		{"another's name", func(c *engine.ContainerState) { c.Name += "x" }, false},
-		{"another's id", func(c *engine.ContainerState) { c.Labels[labelSession] = otherID }, false},
-		{"no id", func(c *engine.ContainerState) { delete(c.Labels, labelSession) }, false},
-		{"an id of another form", func(c *engine.ContainerState) { c.Labels[labelSession], c.Name = "x", namePrefix+"x" }, false},
-		{"another program", func(c *engine.ContainerState) { c.Entrypoint = []string{"/bin/runner", "init"} }, false},
-		{"another verb", func(c *engine.ContainerState) { c.Entrypoint = []string{engine.RunnerPath, "serve"} }, false},
-		{"no program", func(c *engine.ContainerState) { c.Entrypoint = nil }, false},
-		{"writable runner", func(c *engine.ContainerState) { mount(c).ReadOnly = false }, false},
-		{"runner from the host", func(c *engine.ContainerState) { mount(c).Type = "bind" }, false},
-		{"runner from another volume", func(c *engine.ContainerState) { mount(c).Source = "mine" }, false},
-		{"runner elsewhere", func(c *engine.ContainerState) { mount(c).Target = "/x" }, false},
+		{"labels and name", func(c *ContainerState) { c.Entrypoint, c.Mounts = []string{"/bin/sh"}, nil }, false},
+		{"labels, name and entry point", func(c *ContainerState) { c.Mounts = nil }, false},
+		{"another's name", func(c *ContainerState) { c.Name += "x" }, false},
+		{"another's id", func(c *ContainerState) { c.Labels[labelSession] = otherID }, false},
+		{"no id", func(c *ContainerState) { delete(c.Labels, labelSession) }, false},
+		{"an id of another form", func(c *ContainerState) { c.Labels[labelSession], c.Name = "x", namePrefix+"x" }, false},
+		{"another program", func(c *ContainerState) { c.Entrypoint = []string{"/bin/runner", "init"} }, false},
+		{"another verb", func(c *ContainerState) { c.Entrypoint = []string{engine.RunnerPath, "serve"} }, false},
+		{"no program", func(c *ContainerState) { c.Entrypoint = nil }, false},
+		{"writable runner", func(c *ContainerState) { mount(c).ReadOnly = false }, false},
+		{"runner from the host", func(c *ContainerState) { mount(c).Type = "bind" }, false},
+		{"runner from another volume", func(c *ContainerState) { mount(c).Source = "mine" }, false},
+		{"runner elsewhere", func(c *ContainerState) { mount(c).Target = "/x" }, false},
 	} {
 		state := good
 		state.Labels = maps.Clone(good.Labels)
@@ -288,7 +288,7 @@ func TestFindForged(t *testing.T) {
 	t.Parallel()
 	e, d, _ := fakeSessions()
 	h := provisioned(t, e, nil)
-	_ = d.change(engine.ContainerID(h.Ref), func(c *engine.ContainerState) { c.Entrypoint = []string{"/evil"} })
+	_ = d.change(ContainerID(h.Ref), func(c *ContainerState) { c.Entrypoint = []string{"/evil"} })
 	if s, err := e.Find(t.Context(), testID); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("Find() = %+v, %v; want it not found", s, err)
 	}
@@ -317,7 +317,7 @@ func TestListLeft(t *testing.T) {
 		{"a mark's role", namePrefix + testID, roleKept, ""},
 	} {
 		e, d, _ := fakeSessions()
-		d.volumes[tt.volume] = engine.Volume{Name: tt.volume, Labels: map[string]string{labelSession: testID, labelRole: tt.role, "x": "y"}}
+		d.volumes[tt.volume] = Volume{Name: tt.volume, Labels: map[string]string{labelSession: testID, labelRole: tt.role, "x": "y"}}
 		list, err := e.List(t.Context())
 		found, findErr := e.Find(t.Context(), testID)
 		if tt.want == "" {
@@ -395,8 +395,8 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := d.containers[engine.ContainerID(helper.Ref)]
-	for _, want := range []engine.Mount{
+	c := d.containers[ContainerID(helper.Ref)]
+	for _, want := range []Mount{
 		{Type: "volume", Source: namePrefix + testID, Target: "/w", ReadOnly: true}, {Type: "volume", Source: namePrefix + testID + recordsSuffix, Target: "/j", ReadOnly: true},
 	} {
 		if !slices.Contains(c.Mounts, want) || c.Image != helperID {
@@ -427,7 +427,7 @@ func TestAttachGone(t *testing.T) {
 		if call == "create" {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.volumes[namePrefix+testID] = engine.Volume{Name: namePrefix + testID}
+			d.volumes[namePrefix+testID] = Volume{Name: namePrefix + testID}
 		}
 		return nil
 	}

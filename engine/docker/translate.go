@@ -11,8 +11,6 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/go-units"
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/sandboxbash/sandboxbash/engine"
 )
 
 // shadowBytes is the size of the tmpfs that lies over a VOLUME of the image.
@@ -23,7 +21,7 @@ const defaultPeriod = 100_000
 
 // translate says in Docker's words what shape a container has. It is a closed
 // translation: a field that is not read here cannot reach the engine.
-func translate(op string, want engine.Container, image imageDefaults) (*container.Config, *container.HostConfig, error) {
+func translate(op string, want Container, image imageDefaults) (*container.Config, *container.HostConfig, error) {
 	p, linux := want.Spec.Process, want.Spec.Linux
 	if p == nil || len(p.Args) == 0 {
 		return nil, nil, invalid(op, "it has no program to run")

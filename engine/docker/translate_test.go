@@ -10,8 +10,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-func fullShape() engine.Container {
-	return engine.Container{
+func fullShape() Container {
+	return Container{
 		Name: "n", Image: "sha256:1", Labels: map[string]string{"k": "v"}, Network: "none", Runtime: "runsc", ShmBytes: 64 << 20,
 		DNS: &engine.DNS{Servers: []string{"127.0.0.1"}, Search: []string{"."}, Options: []string{"timeout:1"}},
 		Spec: specs.Spec{
@@ -62,17 +62,17 @@ func TestTranslatePodmanEnvironment(t *testing.T) {
 
 func TestTranslateRefuses(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*engine.Container){
-		"no process":       func(c *engine.Container) { c.Spec.Process = nil },
-		"no program":       func(c *engine.Container) { c.Spec.Process.Args = nil },
-		"host network":     func(c *engine.Container) { c.Network = "host" },
-		"shared network":   func(c *engine.Container) { c.Network = "container:x" },
-		"unknown mount":    func(c *engine.Container) { c.Spec.Mounts[1].Type = "overlay" },
-		"unknown option":   func(c *engine.Container) { c.Spec.Mounts[2].Options = []string{"rshared"} },
-		"nocopy of a bind": func(c *engine.Container) { c.Spec.Mounts[2].Options = []string{"nocopy"} },
-		"no source":        func(c *engine.Container) { c.Spec.Mounts[1].Source = "" },
-		"relative target":  func(c *engine.Container) { c.Spec.Mounts[0].Destination = "tmp" },
-		"listener":         func(c *engine.Container) { c.Spec.Linux.Seccomp.ListenerPath = "/x" },
+	for name, spoil := range map[string]func(*Container){
+		"no process":       func(c *Container) { c.Spec.Process = nil },
+		"no program":       func(c *Container) { c.Spec.Process.Args = nil },
+		"host network":     func(c *Container) { c.Network = "host" },
+		"shared network":   func(c *Container) { c.Network = "container:x" },
+		"unknown mount":    func(c *Container) { c.Spec.Mounts[1].Type = "overlay" },
+		"unknown option":   func(c *Container) { c.Spec.Mounts[2].Options = []string{"rshared"} },
+		"nocopy of a bind": func(c *Container) { c.Spec.Mounts[2].Options = []string{"nocopy"} },
+		"no source":        func(c *Container) { c.Spec.Mounts[1].Source = "" },
+		"relative target":  func(c *Container) { c.Spec.Mounts[0].Destination = "tmp" },
+		"listener":         func(c *Container) { c.Spec.Linux.Seccomp.ListenerPath = "/x" },
 	} {
 		c := fullShape()
 		spoil(&c)

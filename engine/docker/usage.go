@@ -10,7 +10,7 @@ import (
 )
 
 // ContainerUsage asks the engine for one sample of a container's counters.
-func (c *Client) ContainerUsage(ctx context.Context, id engine.ContainerID) (engine.Usage, error) {
+func (c *Client) ContainerUsage(ctx context.Context, id ContainerID) (engine.Usage, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	op := "usage of container " + string(id)
@@ -40,7 +40,7 @@ func (c *Client) ContainerUsage(ctx context.Context, id engine.ContainerID) (eng
 
 // LimitContainer sets the limits of u that are not zero, from now on. Processes beyond
 // PidsLimit go on.
-func (c *Client) LimitContainer(ctx context.Context, id engine.ContainerID, u engine.Usage) error {
+func (c *Client) LimitContainer(ctx context.Context, id ContainerID, u engine.Usage) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var to container.Resources

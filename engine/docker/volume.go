@@ -7,15 +7,13 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
-
-	"github.com/sandboxbash/sandboxbash/engine"
 )
 
 // CreateVolume creates a volume of the engine's local driver. If there is one of
 // that name already, the engine keeps that as it is and this is not an error; Volume
 // tells whose it is.
 // It does not return before the engine has answered, unless ctx ended 4 s ago.
-func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
+func (c *Client) CreateVolume(ctx context.Context, want Volume) error {
 	op := "create volume " + want.Name
 	podman, err := c.isPodman(ctx)
 	if err != nil {
@@ -35,36 +33,36 @@ func (c *Client) CreateVolume(ctx context.Context, want engine.Volume) error {
 }
 
 // Volume finds a volume by its name.
-func (c *Client) Volume(ctx context.Context, name string) (engine.Volume, error) {
+func (c *Client) Volume(ctx context.Context, name string) (Volume, error) {
 	found, err := ask(ctx, "inspect volume "+name, func(ctx context.Context) (volume.Volume, error) {
 		return c.api.VolumeInspect(ctx, name)
 	})
 	if err != nil {
-		return engine.Volume{}, err
+		return Volume{}, err
 	}
 	return volumeOf(&found), nil
 }
 
 // Volumes lists the volumes that have all these labels, by name.
-func (c *Client) Volumes(ctx context.Context, labels map[string]string) ([]engine.Volume, error) {
+func (c *Client) Volumes(ctx context.Context, labels map[string]string) ([]Volume, error) {
 	list, err := ask(ctx, "list volumes", func(ctx context.Context) (volume.ListResponse, error) {
 		return c.api.VolumeList(ctx, volume.ListOptions{Filters: labelFilter(labels)})
 	})
 	if err != nil {
 		return nil, err
 	}
-	var out []engine.Volume
+	var out []Volume
 	for _, one := range list.Volumes {
 		if one != nil {
 			out = append(out, volumeOf(one))
 		}
 	}
-	slices.SortFunc(out, func(a, b engine.Volume) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-func volumeOf(v *volume.Volume) engine.Volume {
-	return engine.Volume{Name: v.Name, Labels: v.Labels, Options: v.Options, Created: timestamp(v.CreatedAt)}
+func volumeOf(v *volume.Volume) Volume {
+	return Volume{Name: v.Name, Labels: v.Labels, Options: v.Options, Created: timestamp(v.CreatedAt)}
 }
 
 // RemoveVolume removes a volume. ErrConflict: a container uses it.
@@ -75,14 +73,14 @@ func (c *Client) RemoveVolume(ctx context.Context, name string) error {
 }
 
 // Network finds a network by its name.
-func (c *Client) Network(ctx context.Context, name string) (engine.Network, error) {
+func (c *Client) Network(ctx context.Context, name string) (Network, error) {
 	found, err := ask(ctx, "inspect network "+name, func(ctx context.Context) (network.Inspect, error) {
 		return c.api.NetworkInspect(ctx, name, network.InspectOptions{})
 	})
 	if err != nil {
-		return engine.Network{}, err
+		return Network{}, err
 	}
-	out := engine.Network{Name: found.Name}
+	out := Network{Name: found.Name}
 	for _, pool := range found.IPAM.Config {
 		if pool.Subnet != "" {
 			out.Subnets = append(out.Subnets, pool.Subnet)

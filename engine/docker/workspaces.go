@@ -14,7 +14,7 @@ import (
 // Keep makes a mark: a second volume, which is always empty, for its labels. Those of the
 // workspace itself cannot change. See docs/adr/0025.
 func (e *Engine) Keep(ctx context.Context, id string, labels map[string]string) error {
-	mark := engine.Volume{Name: namePrefix + id + keptSuffix, Labels: withLabels(labels, id, roleKept)}
+	mark := Volume{Name: namePrefix + id + keptSuffix, Labels: withLabels(labels, id, roleKept)}
 	if err := e.volumes.CreateVolume(ctx, mark); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *Engine) Attach(ctx context.Context, p engine.Helper) (engine.Handle, er
 	return engine.Handle{ID: p.ID, Ref: string(id)}, nil
 }
 
-func (e *Engine) attach(ctx context.Context, p engine.Helper) (engine.ContainerID, error) {
+func (e *Engine) attach(ctx context.Context, p engine.Helper) (ContainerID, error) {
 	info, err := e.containers.Info(ctx)
 	if err != nil {
 		return "", err
