@@ -17,6 +17,7 @@ type stocked struct {
 	Engine
 	images map[string]engine.Image // by reference
 	used   []string                // names
+	calls  []string                // on copies
 }
 
 func (s *stocked) ImagesLabelled(_ context.Context, labels map[string]string) (all []engine.Image, err error) {
@@ -30,7 +31,7 @@ func (s *stocked) ImagesLabelled(_ context.Context, labels map[string]string) (a
 
 func (s *stocked) Image(_ context.Context, ref string) (engine.Image, error) {
 	for name, img := range s.images {
-		if name == ref || strings.HasPrefix(string(img.ID), "sha256:"+ref) {
+		if name == ref || string(img.ID) == ref || strings.HasPrefix(string(img.ID), "sha256:"+ref) {
 			return img, nil
 		}
 	}
@@ -51,6 +52,20 @@ func (s *stocked) remove(name string, there bool, do func()) error {
 func (s *stocked) RemoveImage(_ context.Context, ref string) error {
 	_, there := s.images[ref]
 	return s.remove(ref, there, func() { delete(s.images, ref) })
+}
+
+func (s *stocked) Images(context.Context) ([]engine.Image, error) {
+	return slices.Collect(maps.Values(s.images)), nil
+}
+
+func (s *stocked) RemoveCopies(context.Context) error {
+	s.calls = append(s.calls, "copies")
+	return nil
+}
+
+func (s *stocked) RemoveAllCopies(context.Context) error {
+	s.calls = append(s.calls, "all copies")
+	return nil
 }
 
 // left lists what there is.
@@ -107,5 +122,37 @@ func TestPruneHosts(t *testing.T) {
 	s.used = nil
 	if gone, err := r.Prune(t.Context()); err != nil || len(gone) != 1 {
 		t.Errorf("Prune() = %q, %v, left %q; want the other snapshot removed", gone, err, s.left())
+	}
+}
+
+// What the engine has made of an image goes with its last name.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		remove      func(*Resolver) error
+		left, calls []string
+	}{
+		{"one name", func(r *Resolver) error { return r.Remove(t.Context(), "app:1") }, []string{"app:2", "forged:1", hostRepo + ":a"}, nil},
+		{"the last name", func(r *Resolver) error {
+			return errors.Join(r.Remove(t.Context(), "app:1"), r.Remove(t.Context(), "app:2"))
+		}, []string{"forged:1", hostRepo + ":a"}, []string{"copies"}},
+		{"snapshots", func(r *Resolver) error { return r.Remove(t.Context(), HostRef) }, []string{"app:1", "app:2", "forged:1"}, []string{"copies"}},
+		{"all", func(r *Resolver) error { return r.RemoveAll(t.Context()) }, []string{"app:1", "app:2", "forged:1"}, []string{"all copies"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStocked()
+			s.host("a", "x", nil, 0)
+			s.images["forged:1"] = engine.Image{Refs: []string{"forged:1"}, Labels: s.images[hostRepo+":a"].Labels}
+			app := engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("e", 64))}
+			s.images["app:1"], s.images["app:2"] = app, app
+			if err := tt.remove(resolver(t, s)); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.left(); !slices.Equal(got, tt.left) || !slices.Equal(s.calls, tt.calls) {
+				t.Errorf("left %q after %q; want %q after %q", got, s.calls, tt.left, tt.calls)
+			}
+		})
 	}
 }

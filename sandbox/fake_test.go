@@ -70,6 +70,7 @@ type fakeImages struct {
 	resolved int // guarded by mu
 	missing  error
 	note     string
+	pruned   []string
 }
 
 func (i *fakeImages) Resolve(_ context.Context, ref string, _ func(engine.Progress)) (engine.Image, error) {
@@ -87,7 +88,7 @@ func (i *fakeImages) ResolveDefault(ctx context.Context, progress func(engine.Pr
 	return img, i.note, err
 }
 
-func (*fakeImages) Prune(context.Context) ([]string, error) { return nil, nil }
+func (i *fakeImages) Prune(context.Context) ([]string, error) { return i.pruned, nil }
 
 // start starts a session on a fake engine.
 func start(t *testing.T, d *fakeEngine, spec Spec) (*Engine, *Session) {

@@ -234,3 +234,24 @@ func TestFind(t *testing.T) {
 		t.Errorf("List() = %v, %v; want the two that are ours", fmt.Sprint(list), err)
 	}
 }
+
+// pruning keeps something between sessions.
+type pruning struct {
+	*fakeEngine
+	gone []string
+	err  error
+}
+
+func (p *pruning) Prune(context.Context) ([]string, error) { return p.gone, p.err }
+
+// Reap prunes images and what the engine keeps, and reports both, also after an error.
+func TestReapPrunes(t *testing.T) {
+	t.Parallel()
+	full := errors.New("full")
+	d := &pruning{fakeEngine: newFakeEngine(t), gone: []string{"volume"}, err: full}
+	var pruned []string
+	e := New(d, &fakeImages{pruned: []string{"image"}}, Options{Pruned: func(names []string) { pruned = names }})
+	if _, err := e.Reap(t.Context()); !errors.Is(err, full) || !slices.Equal(pruned, []string{"image", "volume"}) {
+		t.Errorf("Reap() = %v, pruned %q; want %v, image and volume", err, pruned, full)
+	}
+}

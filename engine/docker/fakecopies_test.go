@@ -63,7 +63,7 @@ func (s *stocked) Image(_ context.Context, ref string) (engine.Image, error) {
 
 func (s *stocked) Volumes(_ context.Context, labels map[string]string) (all []Volume, err error) {
 	for _, v := range s.volumes {
-		if v.Labels[labelRole] == labels[labelRole] {
+		if has(v.Labels, labels) {
 			all = append(all, v)
 		}
 	}

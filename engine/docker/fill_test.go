@@ -242,6 +242,26 @@ func TestCollectAccounts(t *testing.T) {
 	}
 }
 
+// The programs of images that are gone go. A volume in use is an error.
+func TestCollectPrograms(t *testing.T) {
+	t.Parallel()
+	eng := newFilling()
+	eng.images["there"] = engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("a", 64))}
+	there, gone, used := programsPrefix+strings.Repeat("a", 12), programsPrefix+strings.Repeat("c", 12), programsPrefix+strings.Repeat("d", 12)
+	for _, name := range []string{there, gone, used} {
+		eng.filled(name, rolePrograms, 0)
+	}
+	eng.used = []string{used}
+	if err := over(eng).collect(t.Context(), programsPrefix); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("collect() = %v; want a conflict", err)
+	}
+	for name, want := range map[string]bool{there: true, there + markSuffix: true, gone: false, gone + markSuffix: false, used: true} {
+		if _, ok := eng.volumes[name]; ok != want {
+			t.Errorf("%s is there: %v; want %v", name, ok, want)
+		}
+	}
+}
+
 // The container that copies accounts can do no more than that.
 func TestAccountsShape(t *testing.T) {
 	t.Parallel()
