@@ -1,7 +1,6 @@
-package cli
+package cli_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,24 +12,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/internal/cli"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
-
-// call runs a command line with nothing of this process's environment.
-func call(t *testing.T, environ []string, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	status = newProgram("", environ, strings.NewReader(""), &out, &errs).execute(t.Context(), args)
-	return status, out.String(), errs.String()
-}
-
-// noEngine names an engine that is not there.
-func noEngine(t *testing.T) []string {
-	t.Helper()
-	return []string{"SANDBOXBASH_ENGINE=unix://" + filepath.Join(t.TempDir(), "no.sock"), "HOME=" + t.TempDir()}
-}
 
 // everyCommand calls do for each command of the tree.
 func everyCommand(do func(*cobra.Command)) {
@@ -41,7 +28,7 @@ func everyCommand(do func(*cobra.Command)) {
 			walk(child)
 		}
 	}
-	walk(newProgram("", nil, nil, nil, nil).root())
+	walk(cli.Tree())
 }
 
 func TestEveryFlagIsASetting(t *testing.T) {
@@ -81,7 +68,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			t.Errorf("%s: Short %q, Example %q; want both", c.CommandPath(), c.Short, c.Example)
 		}
 		args := append([]string{"help"}, strings.Fields(c.CommandPath())[1:]...)
-		status, out, errs := call(t, nil, args...)
+		status, out, errs := clitest.Call(t, nil, args...)
 		if status != 0 || errs != "" || !strings.Contains(out, c.Example) {
 			t.Errorf("%v = %d, %q, %q; want help with the example", args, status, out, errs)
 		}
@@ -127,7 +114,7 @@ func TestWrongUse(t *testing.T) {
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			t.Parallel()
-			status, out, errs := call(t, noEngine(t), test.args...)
+			status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
 			if status != exit.Usage || out != "" || !strings.HasPrefix(errs, "sandboxbash: ") || strings.Contains(errs, "Usage:") {
 				t.Errorf("execute(%q) = %d, %q, %q; want status %d and an error", test.args, status, out, errs, exit.Usage)
 			}
@@ -145,9 +132,9 @@ func TestUnreachableEngine(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "true"}, {"session", "ls"}, {"session", "start"}, {"session", "exec", "0199", "true"}, {"image", "ls"}, {"session", "stop", "0199"},
 	} {
-		environ := noEngine(t)
+		environ := clitest.NoEngine(t)
 		address := strings.TrimPrefix(environ[0], "SANDBOXBASH_ENGINE=")
-		status, out, errs := call(t, environ, args...)
+		status, out, errs := clitest.Call(t, environ, args...)
 		if status != exit.Engine || out != "" || !strings.Contains(errs, address) {
 			t.Errorf("execute(%q) = %d, %q, %q; want status %d and the address", args, status, out, errs, exit.Engine)
 		}
@@ -167,7 +154,7 @@ func TestErrorAsJSON(t *testing.T) {
 		{[]string{"run", "--json"}, exit.Usage, "usage"},
 		{[]string{"session", "exec", "0199", "--json", "true"}, exit.Engine, "unreachable"},
 	} {
-		status, out, errs := call(t, noEngine(t), test.args...)
+		status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
 		want := `"error":{"outcome":"not-started","cause":"` + test.cause + `"`
 		if status != test.status || errs != "" || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) || !strings.Contains(out, `"reason":null,"exitCode":null`) {
 			t.Errorf("execute(%q) = %d, %q, %q; want %d and one object with %s", test.args, status, out, errs, test.status, want)
@@ -177,11 +164,11 @@ func TestErrorAsJSON(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	status, out, errs := call(t, nil, "version")
+	status, out, errs := clitest.Call(t, nil, "version")
 	if status != 0 || errs != "" || !strings.HasPrefix(out, "sandboxbash ") || !strings.Contains(out, "protocol") {
 		t.Errorf("version = %d, %q, %q; want the version", status, out, errs)
 	}
-	if status, out, _ := call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, fmt.Sprintf(`"protocol":%d`, wire.Version)) {
+	if status, out, _ := clitest.Call(t, nil, "version", "--json"); status != 0 || !strings.Contains(out, fmt.Sprintf(`"protocol":%d`, wire.Version)) {
 		t.Errorf("version --json = %d, %q; want an object", status, out)
 	}
 }
@@ -189,11 +176,11 @@ func TestVersion(t *testing.T) {
 // A setting that is misspelt in the environment is told of, and nothing else is.
 func TestUnknownVariableIsNoted(t *testing.T) {
 	t.Parallel()
-	status, out, errs := call(t, []string{"SANDBOXBASH_TIMEOT=5"}, "version")
+	status, out, errs := clitest.Call(t, []string{"SANDBOXBASH_TIMEOT=5"}, "version")
 	if status != 0 || out == "" || !strings.Contains(errs, "did you mean SANDBOXBASH_TIMEOUT?") {
 		t.Errorf("version = %d, %q, %q; want a note", status, out, errs)
 	}
-	if _, _, errs := call(t, []string{"SANDBOXBASH_TIMEOT=5", "SANDBOXBASH_QUIET=true"}, "version"); errs != "" {
+	if _, _, errs := clitest.Call(t, []string{"SANDBOXBASH_TIMEOT=5", "SANDBOXBASH_QUIET=true"}, "version"); errs != "" {
 		t.Errorf("version with quiet says %q; want nothing", errs)
 	}
 }
@@ -212,7 +199,7 @@ func TestSecretsNeverInErrors(t *testing.T) {
 	if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	environ := append(noEngine(t), "GH_TOKEN="+inEnv, "MY_VALUE="+inEnv, "SANDBOXBASH_CONFIG="+cfg)
+	environ := append(clitest.NoEngine(t), "GH_TOKEN="+inEnv, "MY_VALUE="+inEnv, "SANDBOXBASH_CONFIG="+cfg)
 	for _, args := range [][]string{
 		{"run", "--env", "API_TOKEN=" + inFlag, "--image", inFlag, "echo " + inFlag},
 		{"run", "--env", "API_TOKEN=" + inFlag, "--json", "--cwd", "/" + inFile, "true"},
@@ -235,7 +222,7 @@ func TestSecretsNeverInErrors(t *testing.T) {
 		{"doctor", "--runtime", inEnv},
 		{"doctor", "--json", "--engine", "unix:///" + inEnv},
 	} {
-		status, out, errs := call(t, environ, args...)
+		status, out, errs := clitest.Call(t, environ, args...)
 		if status == 0 {
 			t.Errorf("execute(%q) = 0; want a failure", args)
 		}
@@ -270,7 +257,7 @@ func TestStatusesAreListed(t *testing.T) {
 		if !strings.Contains(string(text), fmt.Sprintf("\n| %d | ", status)) {
 			t.Errorf("docs/usage.md does not list the exit status %d", status)
 		}
-		if !regexp.MustCompile(fmt.Sprintf(`\b%d\b`, status)).MatchString(rootLong) {
+		if !regexp.MustCompile(fmt.Sprintf(`\b%d\b`, status)).MatchString(cli.RootLong) {
 			t.Errorf("the program's help does not list the exit status %d", status)
 		}
 	}
@@ -285,7 +272,7 @@ func TestReportsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--junit", other}, {"--junit", dir}, {"--summary", filepath.Join(dir, "no", "file")}, {"--summary", "auto"}} {
-		status, _, stderr := call(t, noEngine(t), append(append([]string{"run"}, args...), "true")...)
+		status, _, stderr := clitest.Call(t, clitest.NoEngine(t), append(append([]string{"run"}, args...), "true")...)
 		if status != exit.Usage || !strings.Contains(stderr, args[0][2:]) {
 			t.Errorf("run %q = %d, %q; want it refused", args, status, stderr)
 		}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
+	"github.com/sandboxbash/sandboxbash/internal/cli"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 )
 
 // canary is a secret with all that quoting changes.
@@ -109,8 +111,7 @@ func TestNothingShowsASecret(t *testing.T) {
 	t.Parallel()
 	dockertest.Connect(t)
 	l := newCanaryLab(t)
-	app := newProgram("", nil, nil, io.Discard, io.Discard)
-	root := app.root()
+	root := cli.Tree()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	verbs := leaves(root, nil)
@@ -176,7 +177,7 @@ func newCanaryLab(t *testing.T) *canaryLab {
 		t.Fatal(err)
 	}
 	l.environ = []string{
-		asMain + "=1", "HOME=" + l.home, "PATH=" + os.Getenv("PATH"), "DOCKER_HOST=" + os.Getenv("DOCKER_HOST"),
+		clitest.AsMain + "=1", "HOME=" + l.home, "PATH=" + os.Getenv("PATH"), "DOCKER_HOST=" + os.Getenv("DOCKER_HOST"),
 		"SANDBOXBASH_CONFIG=" + filepath.Join(l.home, "config.yaml"), "X_MINE=" + canary,
 	}
 	out, errs := l.program(nil, "session", "start")

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"io"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
@@ -17,7 +18,7 @@ import (
 // kept; a file gets what is written.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	status, _, stderr := call(t, []string{"GITHUB_ACTIONS=true"}, "no\n::add-path::/x")
+	status, _, stderr := clitest.Call(t, []string{"GITHUB_ACTIONS=true"}, "no\n::add-path::/x")
 	if status != exit.Usage || strings.Contains(stderr, "\n::") || strings.Contains(stderr, " ::") {
 		t.Errorf("status %d, and the log %q has a command", status, stderr)
 	}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -16,7 +18,7 @@ func TestScriptLimit(t *testing.T) {
 	t.Parallel()
 	endless := io.MultiReader(strings.NewReader(strings.Repeat("#", wire.MaxScript)), strings.NewReader("##"))
 	var errs bytes.Buffer
-	status := newProgram("", nil, endless, io.Discard, &errs).execute(t.Context(), []string{"run", "-"})
+	status := cli.Run(t.Context(), "", []string{"run", "-"}, nil, endless, io.Discard, &errs)
 	if status != exit.Usage || !strings.Contains(errs.String(), "10 MiB") {
 		t.Errorf("execute(run -) = %d, %q; want %d and the limit", status, errs.String(), exit.Usage)
 	}
@@ -31,7 +33,7 @@ func TestScriptInterrupted(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close() //nolint:errcheck // is always nil
 	var errs bytes.Buffer
-	status := newProgram("", nil, r, io.Discard, &errs).execute(interrupted(t), []string{"run", "-"})
+	status := cli.Run(clitest.Interrupted(t), "", []string{"run", "-"}, nil, r, io.Discard, &errs)
 	if status != exit.Cancelled {
 		t.Errorf("execute(run -) = %d, %q; want %d", status, errs.String(), exit.Cancelled)
 	}

@@ -54,3 +54,8 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 		return exit.Cancelled
 	}
 }
+
+// Run runs a command line and returns the exit status: Main without its signals.
+func Run(ctx context.Context, version string, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newProgram(version, environ, stdin, stdout, stderr).execute(ctx, args)
+}

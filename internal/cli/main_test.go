@@ -1,47 +1,19 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
-	"context"
 	"os"
-	osexec "os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/sandboxbash/sandboxbash/internal/cli"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
-// asMain is set where the test binary is to be the program.
-const asMain = "SANDBOXBASH_TEST_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		os.Exit(Main("", os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
-	}
-	goleak.VerifyTestMain(m,
-		// A read of a terminal or pipe without a writer does not return, as readAll says.
-		goleak.IgnoreAnyFunction("github.com/sandboxbash/sandboxbash/internal/cli/stdio.ReadAll.func1"))
-}
-
-// interrupted is a context as the first signal leaves it.
-func interrupted(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(exit.ErrInterrupted)
-	return ctx
-}
-
-// process is this program as a process of its own.
-func process(t *testing.T, args ...string) *osexec.Cmd {
-	t.Helper()
-	cmd := osexec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = []string{asMain + "=1", "HOME=" + t.TempDir()}
-	return cmd
-}
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // A signal ends what waits for ever, with the status of a cancel.
 func TestSignals(t *testing.T) {
@@ -50,7 +22,7 @@ func TestSignals(t *testing.T) {
 		t.Skip("Windows has no signals to send")
 	}
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
-		cmd := process(t, "run", "-")
+		cmd := clitest.Process(t, "run", "-")
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +55,7 @@ func TestBrokenPipe(t *testing.T) {
 	}
 	_ = r.Close()
 	defer w.Close()
-	cmd := process(t, "version")
+	cmd := clitest.Process(t, "version")
 	cmd.Stdout = w
 	out := &bytes.Buffer{}
 	cmd.Stderr = out
@@ -104,7 +76,7 @@ func TestMainStatus(t *testing.T) {
 		{[]string{"frob"}, 2, ""},
 	} {
 		var out, errs bytes.Buffer
-		if got := Main("", test.args, os.Environ(), strings.NewReader(""), &out, &errs); got != test.status || !strings.Contains(out.String(), test.stdout) {
+		if got := cli.Main("", test.args, os.Environ(), strings.NewReader(""), &out, &errs); got != test.status || !strings.Contains(out.String(), test.stdout) {
 			t.Errorf("Main(%q) = %d, %q, %q; want %d and %q", test.args, got, out.String(), errs.String(), test.status, test.stdout)
 		}
 	}

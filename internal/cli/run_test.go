@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
@@ -31,7 +32,7 @@ func TestWordsBehindScript(t *testing.T) {
 		{[]string{"session", "exec", "x", "--", "make", "test"}, `'make test'`},
 		{[]string{"pty", "start", "x", "--", "make", "test"}, `'make test'`},
 	} {
-		status, out, errs := call(t, noEngine(t), test.args...)
+		status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
 		if status != exit.Usage || out != "" || !strings.Contains(errs, "uses no positional parameter") || !strings.Contains(errs, test.want) {
 			t.Errorf("execute(%q) = %d, %q, %q; want %d and %q", test.args, status, out, errs, exit.Usage, test.want)
 		}
@@ -39,7 +40,7 @@ func TestWordsBehindScript(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", `make "$@"`, "test"}, {"session", "exec", "x", `echo "$10"`, "test"}, {"run", `shift; make`, "test"},
 	} {
-		if status, _, errs := call(t, noEngine(t), args...); status != exit.Engine {
+		if status, _, errs := clitest.Call(t, clitest.NoEngine(t), args...); status != exit.Engine {
 			t.Errorf("execute(%q) = %d, %q; want that only an engine is missing", args, status, errs)
 		}
 	}
@@ -48,11 +49,11 @@ func TestWordsBehindScript(t *testing.T) {
 // A secret that cannot be masked is told of, by its name.
 func TestShortSecretWarns(t *testing.T) {
 	t.Parallel()
-	_, _, errs := call(t, noEngine(t), "run", "--env", "API_KEY=abc12", "true")
+	_, _, errs := clitest.Call(t, clitest.NoEngine(t), "run", "--env", "API_KEY=abc12", "true")
 	if !strings.Contains(errs, "warning: secret API_KEY") || strings.Contains(errs, "abc12") {
 		t.Errorf("run says %q; want a warning about API_KEY without its value", errs)
 	}
-	_, out, errs := call(t, noEngine(t), "run", "--json", "--env", "API_KEY=abc12", "true")
+	_, out, errs := clitest.Call(t, clitest.NoEngine(t), "run", "--json", "--env", "API_KEY=abc12", "true")
 	if errs != "" || !strings.Contains(out, `"notes":["warning: secret API_KEY`) {
 		t.Errorf("run --json = %q, %q; want the warning among the notes", out, errs)
 	}

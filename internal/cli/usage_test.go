@@ -1,9 +1,10 @@
-package cli
+package cli_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
@@ -49,14 +50,14 @@ func TestMisuse(t *testing.T) {
 		{[]string{"policy", "nosuch"}, "it has check, explain"},
 		{[]string{"serve", "nosuch"}, "it has mcp, rpc"},
 	} {
-		status, out, errs := call(t, noEngine(t), test.args...)
+		status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
 		if status != exit.Usage || out != "" || !strings.Contains(errs, test.want) {
 			t.Errorf("execute(%q) = %d, %q, %q; want %d and %q", test.args, status, out, errs, exit.Usage, test.want)
 		}
 	}
 	// Nothing left in a variable or a file makes a call another one.
 	for _, args := range [][]string{{"image", "rm"}, {"artifact", "rm"}} {
-		status, out, errs := call(t, append(noEngine(t), "SANDBOXBASH_RM_ALL=true"), args...)
+		status, out, errs := clitest.Call(t, append(clitest.NoEngine(t), "SANDBOXBASH_RM_ALL=true"), args...)
 		if status != exit.Usage || !strings.Contains(errs, "or --all, not both") || !strings.Contains(errs, "SANDBOXBASH_RM_ALL is not a setting") {
 			t.Errorf("execute(%q) with SANDBOXBASH_RM_ALL = %d, %q, %q; want %d", args, status, out, errs, exit.Usage)
 		}
@@ -71,7 +72,7 @@ func TestMisuse(t *testing.T) {
 		{"__complete", "run", "--profile", ""},
 		{"__complete", "run", "--profile", "dev", "--shell", ""},
 	} {
-		if status, out, errs := call(t, noEngine(t), args...); status != 0 || out == "" {
+		if status, out, errs := clitest.Call(t, clitest.NoEngine(t), args...); status != 0 || out == "" {
 			t.Errorf("execute(%q) = %d, %q, %q; want 0 and a text", args, status, out, errs)
 		}
 	}

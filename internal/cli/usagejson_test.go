@@ -1,9 +1,10 @@
-package cli
+package cli_test
 
 import (
 	"encoding/json"
 	"testing"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
@@ -34,7 +35,7 @@ func TestMisuseJSON(t *testing.T) {
 		{[]string{"image", "pull", "--json"}, "usage"},
 		{[]string{"version", "--json", "x"}, "usage"},
 	} {
-		status, out, errs := call(t, noEngine(t), test.args...)
+		status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
 		var got struct {
 			Error *core.ErrorJSON `json:"error"`
 		}
@@ -43,7 +44,7 @@ func TestMisuseJSON(t *testing.T) {
 		}
 	}
 	// A script that has the word is not asked for JSON.
-	if status, out, errs := call(t, noEngine(t), "run", "--nosuch", "--", "--json"); status != exit.Usage || out != "" || errs == "" {
+	if status, out, errs := clitest.Call(t, clitest.NoEngine(t), "run", "--nosuch", "--", "--json"); status != exit.Usage || out != "" || errs == "" {
 		t.Errorf("execute(run --nosuch -- --json) = %d, %q, %q; want %d and no object", status, out, errs, exit.Usage)
 	}
 }
