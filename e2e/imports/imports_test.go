@@ -66,20 +66,17 @@ var mayImport = map[string][]string{
 	"internal/serve": {"agent", "exec", "internal/screen", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// The command line's parts.
-	"internal/cli": {
-		"agent", "config", "engine", "exec",
-
-		"images", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "policy", "sandbox", "sink", "tool",
-	},
+	"internal/cli":             {"agent", "config", "engine", "exec", "images", "internal/audit", "internal/cli/artifactcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
+	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/exit":        {"config", "engine", "exec", "images", "internal/wire", "policy", "sandbox", "sink"},
+	"internal/cli/flags":       {"config", "internal/cli/exit"},
+	"internal/cli/holder":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/serve", "sandbox"},
+	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
+	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/stdio":       {"internal/cli/exit", "sink"},
 	// For tests alone: the whole program.
 	"internal/cli/clitest": {"internal/cli", "internal/cli/exit"},
-	"internal/cli/core":    {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/exit":    {"config", "engine", "exec", "images", "internal/wire", "policy", "sandbox", "sink"},
-	"internal/cli/flags":   {"config", "internal/cli/exit"},
-	"internal/cli/holder":  {"exec", "internal/cli/core", "internal/cli/exit", "internal/serve", "sandbox"},
-	"internal/cli/report":  {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
-	"internal/cli/runcmd":  {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/stdio":   {"internal/cli/exit", "sink"},
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/internal/cli/artifactcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
@@ -62,7 +63,7 @@ func (a *program) root() *cobra.Command {
 	})
 	root.AddCommand(
 		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
-		(&artifactCommands{a.App}).artifactCommand(), (&imageCommands{a.App}).imageCommand(), (&auditCommands{a.App}).auditCommand(),
+		artifactcmd.Command(a.App), (&imageCommands{a.App}).imageCommand(), (&auditCommands{a.App}).auditCommand(),
 		(&policyCommands{a.App}).policyCommand(), (&policyCommands{a.App}).planCommand(), (&serveCommands{a.App}).serveCommand(),
 		(&doctor{a.App}).doctorCommand(), a.versionCommand(), configTopic(),
 	)

@@ -1,4 +1,6 @@
-package cli
+// Package artifactcmd is the command artifact: the full outputs of commands, listed, read,
+// searched and removed.
+package artifactcmd
 
 import (
 	"cmp"
@@ -21,15 +23,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// artifactCommands are the artifact commands.
-type artifactCommands struct{ *core.App }
+// commands are the artifact commands.
+type commands struct{ *core.App }
 
-func (a *artifactCommands) artifactCommand() *cobra.Command {
+// Command is the command artifact.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("artifact", "Read the full output of commands", `  sandboxbash artifact ls
   sandboxbash artifact cat --session 0199 3
   sandboxbash artifact cat --lines 1-20 3
   sandboxbash artifact grep 'error|panic'`,
-		a.artifactListCommand(), a.artifactCatCommand(), a.artifactGrepCommand(), a.artifactRemoveCommand(), a.artifactGCCommand())
+		a.listCommand(), a.catCommand(), a.grepCommand(), a.removeCommand(), a.gcCommand())
 	c.Long = `When a command's output is longer than its result shows, the full output is kept on
 this machine as an artifact, with secrets masked. Ids are numbers within a session;
 --session may be left out if the id alone is unambiguous.`
@@ -43,7 +47,7 @@ this machine as an artifact, with secrets masked. Ids are numbers within a sessi
 }
 
 // completeStored offers the sessions that have artifacts.
-func (a *artifactCommands) completeStored(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *commands) completeStored(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if err := a.Load(cmd); err != nil {
 		return nil, directive
@@ -66,7 +70,7 @@ func (a *artifactCommands) completeStored(cmd *cobra.Command, _ []string, word s
 }
 
 // artifacts is a command over the store.
-func (a *artifactCommands) artifacts(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
+func (a *commands) artifacts(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
 	return a.Does(func(_ context.Context, args []string) error {
 		store, err := a.Store()
 		if err != nil {
@@ -79,13 +83,12 @@ func (a *artifactCommands) artifacts(do func(store *sink.Store, args []string) e
 	})
 }
 
-// inScope lists the artifacts of --session, or all.
-func (a *artifactCommands) inScope(store *sink.Store) ([]sink.Info, error) {
+// inScope lists the artifacts of the session whose id begins with a prefix, or all.
+func inScope(store *sink.Store, prefix string) ([]sink.Info, error) {
 	list, err := store.List("")
 	if err != nil {
 		return nil, err
 	}
-	prefix := a.Cfg.Session.ID
 	if prefix == "" {
 		return list, nil
 	}
@@ -103,9 +106,9 @@ func (a *artifactCommands) inScope(store *sink.Store) ([]sink.Info, error) {
 	return list, nil
 }
 
-// one finds the artifact of an id; "" is the one written last.
-func (a *artifactCommands) one(store *sink.Store, id string) (sink.Info, error) {
-	list, err := a.inScope(store)
+// one finds the artifact of an id among those in scope; "" is the one written last.
+func one(store *sink.Store, prefix, id string) (sink.Info, error) {
+	list, err := inScope(store, prefix)
 	if err != nil {
 		return sink.Info{}, err
 	}
@@ -126,8 +129,8 @@ func (a *artifactCommands) one(store *sink.Store, id string) (sink.Info, error) 
 	}
 }
 
-// artifactInfoJSON is a stored artifact as --json prints it.
-type artifactInfoJSON struct {
+// infoJSON is a stored artifact as --json prints it.
+type infoJSON struct {
 	Session string     `json:"session"`
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`
@@ -137,7 +140,7 @@ type artifactInfoJSON struct {
 	Cause   string     `json:"cause,omitempty"`
 }
 
-func (a *artifactCommands) artifactListCommand() *cobra.Command {
+func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List artifacts",
 		Example: "  sandboxbash artifact ls\n  sandboxbash artifact ls --session 0199 --json",
@@ -145,23 +148,23 @@ func (a *artifactCommands) artifactListCommand() *cobra.Command {
 	}
 	flags.Add(cmd, "session.id", "json")
 	cmd.RunE = a.artifacts(func(store *sink.Store, _ []string) error {
-		list, err := a.inScope(store)
+		list, err := inScope(store, a.Cfg.Session.ID)
 		if err != nil && !errors.Is(err, sink.ErrNotFound) {
 			return err
 		}
 		if a.Cfg.JSON {
-			out := make([]artifactInfoJSON, 0, len(list))
+			out := make([]infoJSON, 0, len(list))
 			for _, i := range list {
-				out = append(out, artifactInfoJSON(i))
+				out = append(out, infoJSON(i))
 			}
 			return stdio.PrintJSON(a.Stdout, out)
 		}
-		return a.artifactTable(list)
+		return a.table(list)
 	})
 	return cmd
 }
 
-func (a *artifactCommands) artifactTable(list []sink.Info) error {
+func (a *commands) table(list []sink.Info) error {
 	return a.Table("SESSION\tID\tSIZE\tAGE\tSTATE", func(w io.Writer) {
 		for _, i := range list {
 			state := string(i.State)
@@ -173,7 +176,7 @@ func (a *artifactCommands) artifactTable(list []sink.Info) error {
 	})
 }
 
-func (a *artifactCommands) artifactCatCommand() *cobra.Command {
+func (a *commands) catCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cat [flags] [ID]", Short: "Print an artifact, by default the last one",
 		Long: `Print an artifact, by default the last one: byte by byte into a pipe or file, made safe
@@ -188,7 +191,7 @@ on a terminal. If its command is still running, print the output so far.`,
 	return cmd
 }
 
-func (a *artifactCommands) cat(store *sink.Store, id string) error {
+func (a *commands) cat(store *sink.Store, id string) error {
 	byBytes, byLines := a.Cfg.Artifacts.Bytes, a.Cfg.Artifacts.Lines
 	if byBytes != "" && byLines != "" {
 		return exit.Misuse("give one of them", "--bytes and --lines exclude each other")
@@ -197,7 +200,7 @@ func (a *artifactCommands) cat(store *sink.Store, id string) error {
 	if err != nil {
 		return err
 	}
-	info, err := a.one(store, id)
+	info, err := one(store, a.Cfg.Session.ID, id)
 	if err != nil {
 		return err
 	}
@@ -219,7 +222,7 @@ func (a *artifactCommands) cat(store *sink.Store, id string) error {
 }
 
 // readable is standard output, made safe if it is a terminal.
-func (a *artifactCommands) readable() (io.Writer, func() error) {
+func (a *commands) readable() (io.Writer, func() error) {
 	if !stdio.IsTerminal(a.Stdout) {
 		return a.Stdout, func() error { return nil }
 	}
@@ -248,7 +251,7 @@ func parseRange(text string) (from, to int64, err error) {
 	return from, to, nil
 }
 
-func (a *artifactCommands) artifactGrepCommand() *cobra.Command {
+func (a *commands) grepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "grep [flags] PATTERN [ID]", Short: "Print the lines of artifacts that match a pattern",
 		Long: `Print the lines that match a pattern (RE2), with their numbers, in one artifact, in
@@ -262,10 +265,10 @@ all artifacts of a session, or in all artifacts. Exit status 1 if no line matche
 		if err != nil {
 			return exit.Misuse("patterns are RE2: https://pkg.go.dev/regexp/syntax", "%v", err)
 		}
-		list, err := a.inScope(store)
+		list, err := inScope(store, a.Cfg.Session.ID)
 		if id := flags.Arg(args, 1); id != "" {
 			var info sink.Info
-			info, err = a.one(store, id)
+			info, err = one(store, a.Cfg.Session.ID, id)
 			list = []sink.Info{info}
 		}
 		if err != nil {
@@ -276,7 +279,7 @@ all artifacts of a session, or in all artifacts. Exit status 1 if no line matche
 	return cmd
 }
 
-func (a *artifactCommands) grep(store *sink.Store, re *regexp.Regexp, list []sink.Info) error {
+func (a *commands) grep(store *sink.Store, re *regexp.Regexp, list []sink.Info) error {
 	w, done := a.readable()
 	found := false
 	for _, info := range list {
@@ -309,7 +312,7 @@ func (a *artifactCommands) grep(store *sink.Store, re *regexp.Regexp, list []sin
 	return nil
 }
 
-func (a *artifactCommands) artifactRemoveCommand() *cobra.Command {
+func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm [flags] [ID...]", Short: "Remove artifacts; with --all, remove all (of --session, if given)",
 		Example: "  sandboxbash artifact rm --session 0199 3\n  sandboxbash artifact rm --session 0199 --all",
@@ -323,12 +326,12 @@ func (a *artifactCommands) artifactRemoveCommand() *cobra.Command {
 		var errs []error
 		if a.Cfg.All {
 			var err error
-			if list, err = a.inScope(store); err != nil {
+			if list, err = inScope(store, a.Cfg.Session.ID); err != nil {
 				return err
 			}
 		}
 		for _, id := range args {
-			info, err := a.one(store, id)
+			info, err := one(store, a.Cfg.Session.ID, id)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -343,7 +346,7 @@ func (a *artifactCommands) artifactRemoveCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *artifactCommands) artifactGCCommand() *cobra.Command {
+func (a *commands) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc [flags]", Short: "Remove artifacts older than artifacts.retention, and print them",
 		Example: "  sandboxbash artifact gc\n  SANDBOXBASH_ARTIFACTS_RETENTION=1d sandboxbash artifact gc",
