@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/artifactcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/auditcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
@@ -63,7 +64,7 @@ func (a *program) root() *cobra.Command {
 	})
 	root.AddCommand(
 		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
-		artifactcmd.Command(a.App), (&imageCommands{a.App}).imageCommand(), (&auditCommands{a.App}).auditCommand(),
+		artifactcmd.Command(a.App), (&imageCommands{a.App}).imageCommand(), auditcmd.Command(a.App),
 		(&policyCommands{a.App}).policyCommand(), (&policyCommands{a.App}).planCommand(), (&serveCommands{a.App}).serveCommand(),
 		(&doctor{a.App}).doctorCommand(), a.versionCommand(), configTopic(),
 	)

@@ -1,55 +1,17 @@
-package cli
+package auditcmd_test
 
 import (
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sandboxbash/sandboxbash/internal/audit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
-func TestSinceWhen(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	tests := []struct {
-		text string
-		want time.Time
-		bad  bool
-	}{
-		{"", time.Time{}, false},
-		{"90m", now.Add(-90 * time.Minute), false},
-		{"7d", now.AddDate(0, 0, -7), false},
-		{"2026-01-30T01:02:03Z", time.Date(2026, 1, 30, 1, 2, 3, 0, time.UTC), false},
-		{"2026-01-30", time.Date(2026, 1, 30, 0, 0, 0, 0, time.Local), false},
-		{"yesterday", time.Time{}, true},
-		{"-1h", time.Time{}, true},
-		{"d", time.Time{}, true},
-	}
-	for _, tt := range tests {
-		got, err := sinceWhen(tt.text, now)
-		if !got.Equal(tt.want) || (err != nil) != tt.bad {
-			t.Errorf("sinceWhen(%q) = %v, %v; want %v, bad: %v", tt.text, got, err, tt.want, tt.bad)
-		}
-	}
-}
-
-func TestAlive(t *testing.T) {
-	t.Parallel()
-	if !alive(os.Getpid()) {
-		t.Error("this process is not alive")
-	}
-	cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if alive(cmd.Process.Pid) {
-		t.Errorf("process %d is alive, and has ended", cmd.Process.Pid)
-	}
-}
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // TestAuditVerify has a good log, one that was cut off, and one that was changed.
 func TestAuditVerify(t *testing.T) {
@@ -72,7 +34,7 @@ func TestAuditVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"SANDBOXBASH_AUDIT_DIR=" + dir}
-	status, out, errs := call(t, env, "audit", "show")
+	status, out, errs := clitest.Call(t, env, "audit", "show")
 	if status != 0 || !strings.Contains(out, "timed-out") || !strings.Contains(out, "echo two") || strings.Contains(out, "\x1b") {
 		t.Errorf("audit show = %d, %q, %q; want both commands, and no control character", status, out, errs)
 	}
@@ -97,12 +59,12 @@ func TestAuditVerify(t *testing.T) {
 		if err := os.WriteFile(name, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		status, out, errs := call(t, env, "audit", "verify")
+		status, out, errs := clitest.Call(t, env, "audit", "verify")
 		if status != tt.status || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: audit verify = %d, %q, %q; want %d, %q", tt.name, status, out, errs, tt.status, tt.want)
 		}
 	}
-	if status, _, errs := call(t, env, "audit", "verify", "--head", "12"); status != 2 || !strings.Contains(errs, "64 hexadecimal") {
+	if status, _, errs := clitest.Call(t, env, "audit", "verify", "--head", "12"); status != 2 || !strings.Contains(errs, "64 hexadecimal") {
 		t.Errorf("audit verify --head 12 = %d, %q; want wrong use", status, errs)
 	}
 }

@@ -1,4 +1,5 @@
-package cli
+// Package auditcmd is the command audit: the audit log, shown and verified.
+package auditcmd
 
 import (
 	"context"
@@ -19,15 +20,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
 
-// auditCommands are the audit commands.
-type auditCommands struct{ *core.App }
+// commands are the audit commands.
+type commands struct{ *core.App }
 
-func (a *auditCommands) auditCommand() *cobra.Command {
+// Command is the command audit.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("audit", "Show and verify the audit log",
 		`  sandboxbash audit show --since 24h
   sandboxbash audit verify
   sandboxbash audit verify --head 5e8848…`,
-		a.auditShowCommand(), a.auditVerifyCommand())
+		a.showCommand(), a.verifyCommand())
 	c.Long = `Show and verify the audit log. It is kept if audit.enabled or audit.required is set: a
 record of each command and session, without secrets, each with the hash of the record
 before it. See docs/audit.md.`
@@ -35,7 +38,7 @@ before it. See docs/audit.md.`
 	return c
 }
 
-func (a *auditCommands) auditVerifyCommand() *cobra.Command {
+func (a *commands) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [flags]", Short: "Check that no record was changed, removed, moved or inserted",
 		Long: `Check that no record was changed, removed, moved or inserted. Exit status 1 if one was;
@@ -47,14 +50,14 @@ the log was cut off, or that the whole log was rewritten.`,
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "audit.head", "json")
-	cmd.RunE = a.Does(func(context.Context, []string) error { return a.auditVerify() })
+	cmd.RunE = a.Does(func(context.Context, []string) error { return a.verify() })
 	return cmd
 }
 
-func (a *auditCommands) auditVerify() error {
+func (a *commands) verify() error {
 	r, err := audit.Verify(a.AuditDir(), a.Cfg.Audit.Head)
 	if err != nil {
-		return noAuditLog(err)
+		return noLog(err)
 	}
 	status := 0
 	if len(r.Problems) > 0 {
@@ -89,8 +92,8 @@ func (a *auditCommands) auditVerify() error {
 	return exit.With(status)
 }
 
-// noAuditLog says what to do where there is no log.
-func noAuditLog(err error) error {
+// noLog says what to do where there is no log.
+func noLog(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.Misuse("it is kept from the first command on, with audit.enabled: true in the configuration", "there is no audit log: %v", err)
 	}
@@ -105,7 +108,7 @@ func writerOf(r audit.Record) string {
 	return fmt.Sprintf("process %d has gone without recording it", r.PID)
 }
 
-func (a *auditCommands) auditShowCommand() *cobra.Command {
+func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [flags]", Short: "Show the records, oldest first",
 		Long: `Show the records, oldest first: each command with its outcome, and the starts and stops
@@ -114,11 +117,11 @@ of sessions. With --json, print the records as they are, one per line.`,
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "audit.since", "json")
-	cmd.RunE = a.Does(func(context.Context, []string) error { return a.auditShow() })
+	cmd.RunE = a.Does(func(context.Context, []string) error { return a.show() })
 	return cmd
 }
 
-func (a *auditCommands) auditShow() error {
+func (a *commands) show() error {
 	since, err := sinceWhen(a.Cfg.Audit.Since, time.Now())
 	if err != nil {
 		return err
@@ -135,7 +138,7 @@ func (a *auditCommands) auditShow() error {
 			_, err := stdio.PastMasks(a.Stdout).Write(append(a.Known().ScrubJSON(line), '\n'))
 			return err
 		}, nil)
-		return noAuditLog(err)
+		return noLog(err)
 	}
 	var rows []audit.Record
 	at := map[string]int{} // of intents, in rows
@@ -154,13 +157,13 @@ func (a *auditCommands) auditShow() error {
 		return nil
 	}, nil)
 	if err != nil {
-		return noAuditLog(err)
+		return noLog(err)
 	}
-	return a.auditTable(rows)
+	return a.table(rows)
 }
 
-// auditTable prints records for a reader.
-func (a *auditCommands) auditTable(rows []audit.Record) error {
+// table prints records for a reader.
+func (a *commands) table(rows []audit.Record) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TIME\tSESSION\tWHAT\tEND\tWHERE\tCOMMAND")
 	for _, r := range rows {
@@ -168,7 +171,7 @@ func (a *auditCommands) auditTable(rows []audit.Record) error {
 		if r.Kind == audit.Intent || r.Kind == audit.Outcome {
 			what = r.Mode
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.Safe(r.Session), a.Safe(what), a.Safe(auditEnd(r)), a.Safe(r.Where), a.auditCommandText(r))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.Safe(r.Session), a.Safe(what), a.Safe(end(r)), a.Safe(r.Where), a.commandText(r))
 	}
 	return w.Flush()
 }
@@ -176,8 +179,8 @@ func (a *auditCommands) auditTable(rows []audit.Record) error {
 // shownCommand is how much of a command a row shows, in characters.
 const shownCommand = 80
 
-// auditCommandText is a command on one line.
-func (a *auditCommands) auditCommandText(r audit.Record) string {
+// commandText is a command on one line.
+func (a *commands) commandText(r audit.Record) string {
 	text := []rune(strings.Join(strings.Fields(a.Name(stdio.OneLine(r.Command))), " "))
 	if len(text) > shownCommand {
 		return string(text[:shownCommand]) + "…"
@@ -185,8 +188,8 @@ func (a *auditCommands) auditCommandText(r audit.Record) string {
 	return string(text)
 }
 
-// auditEnd is what became of what a record is of.
-func auditEnd(r audit.Record) string {
+// end is what became of what a record is of.
+func end(r audit.Record) string {
 	switch {
 	case r.Kind == audit.Intent:
 		return "unknown: " + writerOf(r)
