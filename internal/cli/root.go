@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/auditcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
@@ -64,7 +65,7 @@ func (a *program) root() *cobra.Command {
 	})
 	root.AddCommand(
 		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
-		artifactcmd.Command(a.App), (&imageCommands{a.App}).imageCommand(), auditcmd.Command(a.App),
+		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
 		(&policyCommands{a.App}).policyCommand(), (&policyCommands{a.App}).planCommand(), (&serveCommands{a.App}).serveCommand(),
 		(&doctor{a.App}).doctorCommand(), a.versionCommand(), configTopic(),
 	)

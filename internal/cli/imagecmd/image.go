@@ -1,4 +1,6 @@
-package cli
+// Package imagecmd is the command image: the images of an engine, listed, made available and
+// removed.
+package imagecmd
 
 import (
 	"context"
@@ -19,14 +21,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
 
-// imageCommands are the image commands.
-type imageCommands struct{ *core.App }
+// commands are the image commands.
+type commands struct{ *core.App }
 
-func (a *imageCommands) imageCommand() *cobra.Command {
+// Command is the command image.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("image", "Manage images on the engine", `  sandboxbash image host
   sandboxbash image pull debian:stable-slim
   sandboxbash image build ./docker my-tools`,
-		a.imageListCommand(), a.imageHostCommand(), a.imagePullCommand(), a.imageLoadCommand(), a.imageBuildCommand(), a.imageRemoveCommand())
+		a.listCommand(), a.hostCommand(), a.pullCommand(), a.loadCommand(), a.buildCommand(), a.removeCommand())
 	c.Long = `An image provides the initial file system of a session, and nothing else: its entry
 point, user, environment and labels are ignored.`
 	c.GroupID = flags.GroupSetup
@@ -37,7 +41,7 @@ point, user, environment and labels are ignored.`
 type making func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error)
 
 // makes makes it a command's, which prints the image's id.
-func (a *imageCommands) makes(cmd *cobra.Command, do making) *cobra.Command {
+func (a *commands) makes(cmd *cobra.Command, do making) *cobra.Command {
 	flags.Add(cmd, "json", "quiet")
 	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
 		r, err := a.Resolver(ctx)
@@ -59,7 +63,7 @@ func (a *imageCommands) makes(cmd *cobra.Command, do making) *cobra.Command {
 	return cmd
 }
 
-func (a *imageCommands) imageHostCommand() *cobra.Command {
+func (a *commands) hostCommand() *cobra.Command {
 	return a.makes(&cobra.Command{
 		Use: "host", Short: "Create the image host, a snapshot of this machine's programs",
 		Long: `Create the image host: a snapshot of this machine's bash, coreutils and common tools,
@@ -72,7 +76,7 @@ network is needed, and an unchanged snapshot is reused. Prints the image's id.`,
 	})
 }
 
-func (a *imageCommands) imagePullCommand() *cobra.Command {
+func (a *commands) pullCommand() *cobra.Command {
 	return a.makes(&cobra.Command{
 		Use: "pull REF", Short: "Pull an image from its registry, unless the engine has it",
 		Example: "  sandboxbash image pull debian:stable-slim",
@@ -108,7 +112,7 @@ func printImages(w io.Writer, list []engine.Image) error {
 	return stdio.PrintJSON(w, out)
 }
 
-func (a *imageCommands) imageListCommand() *cobra.Command {
+func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the images on the engine",
 		Example: "  sandboxbash image ls\n  sandboxbash image ls --json",
@@ -147,7 +151,7 @@ func shortID(id engine.ImageID) string {
 }
 
 // listImages returns the images on the engine.
-func (a *imageCommands) listImages(ctx context.Context) ([]engine.Image, error) {
+func (a *commands) listImages(ctx context.Context) ([]engine.Image, error) {
 	r, err := a.Resolver(ctx)
 	if err != nil {
 		return nil, err
@@ -155,7 +159,7 @@ func (a *imageCommands) listImages(ctx context.Context) ([]engine.Image, error) 
 	return r.List(ctx)
 }
 
-func (a *imageCommands) imageLoadCommand() *cobra.Command {
+func (a *commands) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "load FILE [REF]", Short: "Load an image from a file: docker save, OCI, or a root file system as tar",
 		Example: "  sandboxbash image load image.tar\n  sandboxbash image load rootfs.tar.gz my-rootfs:1",
@@ -186,7 +190,7 @@ func (a *imageCommands) imageLoadCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *imageCommands) imageBuildCommand() *cobra.Command {
+func (a *commands) buildCommand() *cobra.Command {
 	cmd := a.makes(&cobra.Command{
 		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a directory with a Dockerfile, or the base image",
 		Long: `Build an image from a directory with a Dockerfile. The engine builds it, with the
@@ -218,7 +222,7 @@ image host creates. To build a directory named base, write ./base.`,
 	return cmd
 }
 
-func (a *imageCommands) imageRemoveCommand() *cobra.Command {
+func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm [flags] [REF...]", Short: "Remove images; with --all, every image and volume that sandboxbash has made",
 		Example: "  sandboxbash image rm my-tools:1\n  sandboxbash image rm --all",
