@@ -377,24 +377,3 @@ func TestRunDenied(t *testing.T) {
 		t.Errorf("run with a bad rule and policy.strict = %d, %q; want %d", status, errs, exit.Usage)
 	}
 }
-
-// doctor tells of rules that are left out, and of an interceptor without tools.
-func TestPolicyFindings(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name    string
-		environ []string
-		args    []string
-		want    string
-	}{
-		{"nothing", nil, nil, "ok    policy: run has 0 safety checks, 0 further sets and 0 rules of the interceptor; what cannot be known is run"},
-		{"a bad rule", nil, []string{"--config", rulesFile(t)}, "warn  policy: interceptor rule rule-2 is left out: its pattern is invalid"},
-		{"strict", []string{"SANDBOXBASH_POLICY_STRICT=true"}, []string{"--config", rulesFile(t)}, "fail  policy: policy: interceptor rule rule-2"},
-		{"no tools", []string{"SANDBOXBASH_POLICY_INTERCEPTOR=true"}, nil, "warn  policy: the interceptor is on, but none of its rules applies: policy.tools names none of read, search, find, edit, write"},
-	} {
-		_, out, errs := call(t, append(noEngine(t), test.environ...), append(test.args, "doctor")...)
-		if !strings.Contains(out, test.want) {
-			t.Errorf("%s: doctor prints %q, %q; want %q", test.name, out, errs, test.want)
-		}
-	}
-}

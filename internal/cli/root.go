@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/artifactcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/auditcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/doctorcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
@@ -67,7 +68,7 @@ func (a *program) root() *cobra.Command {
 		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
 		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
 		(&policyCommands{a.App}).policyCommand(), (&policyCommands{a.App}).planCommand(), (&serveCommands{a.App}).serveCommand(),
-		(&doctor{a.App}).doctorCommand(), a.versionCommand(), configTopic(),
+		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),
 	)
 	return root
 }

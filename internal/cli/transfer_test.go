@@ -36,3 +36,15 @@ func TestShowChanges(t *testing.T) {
 		t.Errorf("showChanges() prints %q, %v", out.String(), err)
 	}
 }
+
+func TestInSession(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string][3]string{
+		"0199:/a:b": {"0199", "/a:b", "ok"}, "0199:": {"0199", ".", "ok"}, "0199:x": {"0199", "x", "ok"}, "0199": {}, ":/x": {},
+	} {
+		id, path, err := inSession(word)
+		if id != want[0] || path != want[1] || (err == nil) != (want[2] == "ok") {
+			t.Errorf("inSession(%q) = %q, %q, %v; want %q", word, id, path, err, want)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package cli
+package doctorcmd
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/engine"
-	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
 func TestRuncFinding(t *testing.T) {
@@ -72,29 +71,5 @@ func TestEngineFindings(t *testing.T) {
 				t.Errorf("engineFindings() = %q; want %q", got, test.want)
 			}
 		})
-	}
-}
-
-func TestDoctorWithoutAnEngine(t *testing.T) {
-	t.Parallel()
-	status, out, errs := call(t, noEngine(t), "doctor")
-	if status != exit.Findings || errs != "" || !strings.HasPrefix(out, "ok    config: ") || !strings.Contains(out, "\nfail  engine: ") || !strings.Contains(out, " — start it") {
-		t.Errorf("doctor = %d, %q, %q; want status %d, and the engine to fail", status, out, errs, exit.Findings)
-	}
-	status, out, errs = call(t, noEngine(t), "doctor", "--json")
-	if status != exit.Findings || errs != "" || !strings.HasPrefix(out, `[{"level":"ok","topic":"config"`) || !strings.Contains(out, `{"level":"fail","topic":"engine"`) {
-		t.Errorf("doctor --json = %d, %q, %q; want status %d, and the engine to fail", status, out, errs, exit.Findings)
-	}
-}
-
-func TestInSession(t *testing.T) {
-	t.Parallel()
-	for word, want := range map[string][3]string{
-		"0199:/a:b": {"0199", "/a:b", "ok"}, "0199:": {"0199", ".", "ok"}, "0199:x": {"0199", "x", "ok"}, "0199": {}, ":/x": {},
-	} {
-		id, path, err := inSession(word)
-		if id != want[0] || path != want[1] || (err == nil) != (want[2] == "ok") {
-			t.Errorf("inSession(%q) = %q, %q, %v; want %q", word, id, path, err, want)
-		}
 	}
 }

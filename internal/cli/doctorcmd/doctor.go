@@ -1,4 +1,6 @@
-package cli
+// Package doctorcmd is the command doctor: what an engine can do for a session, and what of the
+// configuration does nothing.
+package doctorcmd
 
 import (
 	"context"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/images"
@@ -44,10 +47,12 @@ func ok(topic, format string, args ...any) finding {
 func warn(topic, text, todo string) finding { return finding{levelWarn, topic, text, todo} }
 func fail(topic, text, todo string) finding { return finding{levelFail, topic, text, todo} }
 
-// doctor are the doctor command.
+// doctor is the command doctor.
 type doctor struct{ *core.App }
 
-func (a *doctor) doctorCommand() *cobra.Command {
+// Command is the command doctor.
+func Command(app *core.App) *cobra.Command {
+	a := &doctor{app}
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the engine and the confinement of a session",
 		Long: `Check the engine, and start a session to verify that it is confined as it should be.
@@ -99,8 +104,8 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 		file = a.Cfg.File
 	}
 	tell(ok("config", "%s", file))
-	tell(a.policyFindings()...)
-	tell(a.agentFindings()...)
+	tell(policyFindings(a.Cfg.Policy)...)
+	tell(agentFindings(a.Cfg)...)
 	c, err := a.Connect(ctx)
 	if err != nil {
 		tell(fail("engine", err.Error(), "start it, or name another with --engine"))
@@ -279,9 +284,9 @@ func storageFinding(driver string) finding {
 }
 
 // policyFindings is what doctor says of the configured policy.
-func (a *doctor) policyFindings() []finding {
+func policyFindings(c config.Policy) []finding {
 	const topic = "policy"
-	o := core.PolicyOptions(a.Cfg.Policy, nil)
+	o := core.PolicyOptions(c, nil)
 	_, warnings, err := policy.New(o)
 	if err != nil {
 		return []finding{fail(topic, err.Error(), "correct it, or turn policy.strict off")}
@@ -299,8 +304,8 @@ func (a *doctor) policyFindings() []finding {
 }
 
 // agentFindings tell what a server would not do.
-func (a *doctor) agentFindings() []finding {
-	if (a.Cfg.Agent.Interceptor || a.Cfg.Policy.Interceptor) && len(a.Cfg.Agent.ToolNames) == 0 {
+func agentFindings(c *config.Config) []finding {
+	if (c.Agent.Interceptor || c.Policy.Interceptor) && len(c.Agent.ToolNames) == 0 {
 		return []finding{warn("agent", "the interceptor is on, but over MCP it is unknown which tools the agent has: none of its rules applies there", "name them in agent.toolNames")}
 	}
 	return nil
