@@ -65,3 +65,20 @@ func Interrupted(t *testing.T) context.Context {
 	cancel(exit.ErrInterrupted)
 	return ctx
 }
+
+// RulesFile is a configuration with one rule of each kind.
+func RulesFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := `policy:
+  tools: [commit]
+  rules:
+    - {id: commit, pattern: '^git commit', tool: commit, message: Use it.}
+    - {pattern: '^ls(', tool: commit, message: never}
+    - {pattern: '^cat', tool: read, message: Use it.}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,8 +1,6 @@
 package doctorcmd_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,8 +32,8 @@ func TestPolicyFindings(t *testing.T) {
 		want    string
 	}{
 		{"nothing", nil, nil, "ok    policy: run has 0 safety checks, 0 further sets and 0 rules of the interceptor; what cannot be known is run"},
-		{"a bad rule", nil, []string{"--config", rulesFile(t)}, "warn  policy: interceptor rule rule-2 is left out: its pattern is invalid"},
-		{"strict", []string{"SANDBOXBASH_POLICY_STRICT=true"}, []string{"--config", rulesFile(t)}, "fail  policy: policy: interceptor rule rule-2"},
+		{"a bad rule", nil, []string{"--config", clitest.RulesFile(t)}, "warn  policy: interceptor rule rule-2 is left out: its pattern is invalid"},
+		{"strict", []string{"SANDBOXBASH_POLICY_STRICT=true"}, []string{"--config", clitest.RulesFile(t)}, "fail  policy: policy: interceptor rule rule-2"},
 		{"no tools", []string{"SANDBOXBASH_POLICY_INTERCEPTOR=true"}, nil, "warn  policy: the interceptor is on, but none of its rules applies: policy.tools names none of read, search, find, edit, write"},
 	} {
 		_, out, errs := clitest.Call(t, append(clitest.NoEngine(t), test.environ...), append(test.args, "doctor")...)
@@ -43,21 +41,4 @@ func TestPolicyFindings(t *testing.T) {
 			t.Errorf("%s: doctor prints %q, %q; want %q", test.name, out, errs, test.want)
 		}
 	}
-}
-
-// rulesFile is a configuration with one rule of each kind.
-func rulesFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := `policy:
-  tools: [commit]
-  rules:
-    - {id: commit, pattern: '^git commit', tool: commit, message: Use it.}
-    - {pattern: '^ls(', tool: commit, message: never}
-    - {pattern: '^cat', tool: read, message: Use it.}
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

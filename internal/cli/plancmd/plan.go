@@ -1,4 +1,5 @@
-package cli
+// Package plancmd is the command plan: what a tool call would run.
+package plancmd
 
 import (
 	"bytes"
@@ -7,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-func (a *policyCommands) planCommand() *cobra.Command {
+// Command is the command plan.
+func Command(app *core.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] [--] ARGUMENTS",
 		Short: "Show what a tool call would run, without running it",
@@ -39,62 +42,69 @@ exit status is 2; otherwise it is 0, even if the contract or the policy refuses 
 		GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "policy.contract", "policy.jsonl")
-	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
-		a.PrintNotes()
-		if a.Cfg.Policy.JSONL {
+	cmd.RunE = app.Does(func(ctx context.Context, args []string) error {
+		app.PrintNotes()
+		p := planner{app.Cfg.Policy.Contract, app.Note}
+		if app.Cfg.Policy.JSONL {
 			if len(args) > 0 {
 				return exit.Misuse("write the requests to standard input, one JSON object a line", "with --jsonl there are no arguments on the command line")
 			}
-			return a.AnswerRows(ctx, "requests", a.planRow)
+			return app.AnswerRows(ctx, "requests", p.row)
 		}
 		if len(args) != 1 {
 			return exit.Misuse(`quote them, as in '{"command": "ls"}'`, "plan takes the arguments of one call as one word, and was given %d words", len(args))
 		}
-		p, err := a.plan(tool.NewRequest(json.RawMessage(args[0])))
+		made, err := p.plan(tool.NewRequest(json.RawMessage(args[0])))
 		if err != nil {
 			return err
 		}
-		return stdio.PrintJSON(a.Stdout, p.Row())
+		return stdio.PrintJSON(app.Stdout, made.Row())
 	})
 	return cmd
 }
 
-// plan makes the plan of a request, and tells of rules that are left out.
-func (a *policyCommands) plan(r tool.Request) (tool.Plan, error) {
-	p, err := r.Plan(a.Cfg.Policy.Contract)
-	for _, w := range p.Warnings {
-		a.Note(w)
-	}
-	return p, err
+// planner plans requests.
+type planner struct {
+	contract string // of requests that name none
+	note     func(text string)
 }
 
-// planAnswer is an answer; the request's id is repeated.
-type planAnswer struct {
+// plan makes the plan of a request, and tells of rules that are left out.
+func (p planner) plan(r tool.Request) (tool.Plan, error) {
+	made, err := r.Plan(p.contract)
+	for _, w := range made.Warnings {
+		p.note(w)
+	}
+	return made, err
+}
+
+// answerJSON is the answer to a request; the request's id is repeated.
+type answerJSON struct {
 	tool.PlanRow
 	ID json.RawMessage `json:"id,omitempty"`
 }
 
-// planRow answers a line.
-func (a *policyCommands) planRow(line stdio.InputLine) (answer any, ok bool) {
-	row, err := a.planLine(line)
+// row answers a line.
+func (p planner) row(line stdio.InputLine) (answer any, ok bool) {
+	row, err := p.line(line)
 	if err != nil {
 		row.PlanRow = tool.ErrorRow(line.Fault(err))
 	}
 	return row, err == nil
 }
 
-// planLine plans the request on a line.
-func (a *policyCommands) planLine(line stdio.InputLine) (planAnswer, error) {
+// line plans the request on a line.
+func (p planner) line(line stdio.InputLine) (answerJSON, error) {
 	if line.Err != nil {
-		return planAnswer{}, line.Err
+		return answerJSON{}, line.Err
 	}
 	r, err := tool.ParseRequest(bytes.TrimSpace(line.Text))
-	answer := planAnswer{ID: r.ID}
+	answer := answerJSON{ID: r.ID}
 	if err != nil {
 		return answer, err
 	}
-	p, err := a.plan(r)
-	answer.PlanRow = p.Row()
+	made, err := p.plan(r)
+	answer.PlanRow = made.Row()
 	answer.Expansions = nil // a row has nine keys
 	return answer, err
 }

@@ -1,21 +1,23 @@
-package cli
+package plancmd_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 )
+
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // plans answers lines of input.
 func plans(t *testing.T, input string) (status int, answers []string, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	status = newProgram("", noEngine(t), strings.NewReader(input), &out, &errs).execute(t.Context(), []string{"plan", "--jsonl"})
-	for line := range strings.Lines(out.String()) {
+	status, out, stderr := clitest.Feed(t, input, clitest.NoEngine(t), "plan", "--jsonl")
+	for line := range strings.Lines(out) {
 		answers = append(answers, strings.TrimSuffix(line, "\n"))
 	}
-	return status, answers, errs.String()
+	return status, answers, stderr
 }
 
 func TestPlanRows(t *testing.T) {
@@ -97,7 +99,7 @@ func TestPlanLongRow(t *testing.T) {
 
 func TestPlanOne(t *testing.T) {
 	t.Parallel()
-	status, out, errs := call(t, noEngine(t), "plan", "--contract", "agent", `{"command":"cd /x && make","timeout":9999}`)
+	status, out, errs := clitest.Call(t, clitest.NoEngine(t), "plan", "--contract", "agent", `{"command":"cd /x && make","timeout":9999}`)
 	if status != 0 || errs != "" || !strings.HasPrefix(out, `{"command":"make","cwd":"/x",`) ||
 		!strings.Contains(out, `"GIT_PAGER":"cat"`) || !strings.Contains(out, `"timeoutSeconds":3600,"notices":["Timeout clamped to 3600s (requested 9999s; allowed range 1-3600s)."]`) {
 		t.Errorf("plan = %d, %s, %q", status, out, errs)
@@ -105,7 +107,7 @@ func TestPlanOne(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan"}, {"plan", "{}", "{}"}, {"plan", "--jsonl", "{}"}, {"plan", "--contract", "bash", "{}"},
 	} {
-		if status, out, errs := call(t, noEngine(t), args...); status != 2 || out != "" || errs == "" {
+		if status, out, errs := clitest.Call(t, clitest.NoEngine(t), args...); status != 2 || out != "" || errs == "" {
 			t.Errorf("%q = %d, %q, %q; want wrong use", args, status, out, errs)
 		}
 	}
