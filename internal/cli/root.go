@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
@@ -68,7 +69,7 @@ func (a *program) root() *cobra.Command {
 	root.AddCommand(
 		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
 		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
-		(&policyCommands{a.App}).policyCommand(), plancmd.Command(a.App), (&serveCommands{a.App}).serveCommand(),
+		policycmd.Command(a.App), plancmd.Command(a.App), (&serveCommands{a.App}).serveCommand(),
 		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),
 	)
 	return root

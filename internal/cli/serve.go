@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 	"github.com/sandboxbash/sandboxbash/policy"
@@ -209,7 +210,7 @@ func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, 
 	}
 	checked := a.Cfg.Policy
 	checked.Contract = a.Cfg.Agent.Contract // whose checks policy/check has
-	rows := newRowPolicies(checked, a.Note)
+	rows := policycmd.NewRows(checked, a.Note)
 	return serve.Options{
 		Version: a.Build().Version, Contract: contract, Settings: settings, Tools: a.Cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
 		TerminalTool: a.Cfg.Agent.TerminalTool, ClientTerminal: a.Cfg.Agent.ClientTerminal, Host: host,
@@ -217,7 +218,7 @@ func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, 
 		Check: func(row json.RawMessage) (any, error) {
 			host.rows.Lock()
 			defer host.rows.Unlock()
-			return rows.answer(stdio.InputLine{Text: row})
+			return rows.Answer(stdio.InputLine{Text: row})
 		},
 		Mask: func(message []byte) []byte { return a.Known().ScrubJSON(message, "id") },
 		Note: a.Note, Kept: a.TellKept,

@@ -18,6 +18,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -164,7 +165,7 @@ func (h *serveHost) policy(contract tool.Name, tools []string) (*policy.Policy, 
 	if err != nil {
 		return nil, err
 	}
-	if len(h.policies) >= maxPolicies {
+	if len(h.policies) >= policycmd.MaxPolicies {
 		clear(h.policies)
 	}
 	h.policies[key] = rules

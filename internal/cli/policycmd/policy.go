@@ -1,4 +1,6 @@
-package cli
+// Package policycmd is the command policy: what a policy says of scripts. The servers answer
+// policy/check with its Rows.
+package policycmd
 
 import (
 	"context"
@@ -13,10 +15,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// policyCommands are the commands that ask a policy.
-type policyCommands struct{ *core.App }
+// commands are the commands that ask a policy.
+type commands struct{ *core.App }
 
-const policyLong = `A policy steers an agent before anything runs. It is a guard rail, not a security
+const long = `A policy steers an agent before anything runs. It is a guard rail, not a security
 boundary: the container is. It has three layers: the interceptor, whose regular
 expressions name a better tool; safety rules for the commands that a script is seen to
 run; and what to do with commands that cannot be known before the script runs.
@@ -24,24 +26,26 @@ run; and what to do with commands that cannot be known before the script runs.
 run and session exec apply only the rules of the configuration. The commands here also
 apply those of a tool contract, --contract. Nothing is run, and no engine is needed.`
 
-func (a *policyCommands) policyCommand() *cobra.Command {
+// Command is the command policy.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("policy", "Check which scripts may run, and why not",
 		`  sandboxbash policy check 'git add . && git commit -m x'
   sandboxbash policy explain 'sudo sh -c "rm -rf /"'
   sandboxbash policy rules
   sandboxbash policy test cases.yaml`,
-		a.policyCheckCommand(), a.policyExplainCommand(), a.policyRulesCommand(), a.policyTestCommand())
-	c.Long = policyLong
+		a.checkCommand(), a.explainCommand(), a.rulesCommand(), a.testCommand())
+	c.Long = long
 	c.GroupID = flags.GroupSetup
 	return c
 }
 
-// policyFlags are those of all commands that ask a policy.
-var policyFlags = []string{"policy.contract", "policy.checks", "policy.sets", "policy.mode", "json"}
+// ruleFlags are the flags of all commands that ask a policy.
+var ruleFlags = []string{"policy.contract", "policy.checks", "policy.sets", "policy.mode", "json"}
 
-// asksPolicy makes an action that asks the configured policy a command's. Notes go
+// asks makes an action that asks the configured policy a command's. Notes go
 // to standard error, whatever is printed.
-func (a *policyCommands) asksPolicy(do func(ctx context.Context, rules *policy.Policy, args []string) error) func(*cobra.Command, []string) error {
+func (a *commands) asks(do func(ctx context.Context, rules *policy.Policy, args []string) error) func(*cobra.Command, []string) error {
 	return a.Does(func(ctx context.Context, args []string) error {
 		a.PrintNotes()
 		rules, err := a.NewPolicy(contractOptions(a.Cfg.Policy))
@@ -52,7 +56,7 @@ func (a *policyCommands) asksPolicy(do func(ctx context.Context, rules *policy.P
 	})
 }
 
-func (a *policyCommands) policyCheckCommand() *cobra.Command {
+func (a *commands) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags] [--] SCRIPT",
 		Short: "Say whether a script may run",
@@ -72,21 +76,21 @@ error, as blocked, and the final exit status is 2; otherwise it is 0.`,
   sandboxbash policy check --contract agent --file build.sh
   echo '{"command": "cat f", "layer": "interceptor"}' | sandboxbash policy check --jsonl`,
 	}
-	flags.Add(cmd, policyFlags...)
+	flags.Add(cmd, ruleFlags...)
 	flags.Add(cmd, "policy.jsonl", "run.file")
-	cmd.RunE = a.asksPolicy(func(ctx context.Context, rules *policy.Policy, args []string) error {
+	cmd.RunE = a.asks(func(ctx context.Context, rules *policy.Policy, args []string) error {
 		if a.Cfg.Policy.JSONL {
 			if len(args) > 0 || a.Cfg.Run.File != "" {
 				return exit.Misuse("write the scripts to standard input, one JSON object a line", "with --jsonl there is no script on the command line")
 			}
-			p := newRowPolicies(a.Cfg.Policy, a.Note)
+			p := NewRows(a.Cfg.Policy, a.Note)
 			return a.AnswerRows(ctx, "scripts", p.row)
 		}
 		script, err := a.oneScript(ctx, args)
 		if err != nil {
 			return err
 		}
-		d := rules.Check(policyInput(a.Cfg.Policy, script))
+		d := rules.Check(inputOf(a.Cfg.Policy, script))
 		if err := a.printDecision(d); err != nil {
 			return err
 		}
@@ -98,7 +102,7 @@ error, as blocked, and the final exit status is 2; otherwise it is 0.`,
 	return cmd
 }
 
-func (a *policyCommands) policyExplainCommand() *cobra.Command {
+func (a *commands) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [--] SCRIPT",
 		Short: "Show the commands that a policy sees in a script",
@@ -108,32 +112,32 @@ SCRIPT is one word; - reads it from standard input, --file from a file.`,
 		Example: `  sandboxbash policy explain 'sudo timeout 5 sh -c "git push -f"'
   sandboxbash policy explain --json --file build.sh`,
 	}
-	flags.Add(cmd, policyFlags...)
+	flags.Add(cmd, ruleFlags...)
 	flags.Add(cmd, "run.file")
-	cmd.RunE = a.asksPolicy(func(ctx context.Context, rules *policy.Policy, args []string) error {
+	cmd.RunE = a.asks(func(ctx context.Context, rules *policy.Policy, args []string) error {
 		script, err := a.oneScript(ctx, args)
 		if err != nil {
 			return err
 		}
-		return a.printExplanation(rules.Explain(policyInput(a.Cfg.Policy, script)))
+		return a.printExplanation(rules.Explain(inputOf(a.Cfg.Policy, script)))
 	})
 	return cmd
 }
 
-func (a *policyCommands) policyRulesCommand() *cobra.Command {
+func (a *commands) rulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "rules [flags]",
 		Short:   "List all rules, and which of them are on",
 		Args:    flags.Args(0, 0, "no arguments"),
 		Example: "  sandboxbash policy rules\n  sandboxbash policy rules --contract agent --json",
 	}
-	flags.Add(cmd, policyFlags...)
-	cmd.RunE = a.asksPolicy(func(context.Context, *policy.Policy, []string) error { return a.printRules() })
+	flags.Add(cmd, ruleFlags...)
+	cmd.RunE = a.asks(func(context.Context, *policy.Policy, []string) error { return a.printRules() })
 	return cmd
 }
 
 // oneScript is the script of a command line that takes no arguments for it.
-func (a *policyCommands) oneScript(ctx context.Context, args []string) (string, error) {
+func (a *commands) oneScript(ctx context.Context, args []string) (string, error) {
 	script, rest, err := a.Script(ctx, args)
 	if err == nil && len(rest) > 0 {
 		err = exit.Misuse("quote the script, so that it is one word", "there is one script, and %d words after it", len(rest))
@@ -141,9 +145,9 @@ func (a *policyCommands) oneScript(ctx context.Context, args []string) (string, 
 	return script, err
 }
 
-// policyInput is a script as the contract would have it checked: under agent, a
+// inputOf is a script as the contract would have it checked: under agent, a
 // directory before it is the working directory, and what is run comes after it.
-func policyInput(c config.Policy, script string) policy.Input {
+func inputOf(c config.Policy, script string) policy.Input {
 	if c.Contract == string(tool.Agent) {
 		return withoutCd(script)
 	}

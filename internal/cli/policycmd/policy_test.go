@@ -1,4 +1,4 @@
-package cli
+package policycmd_test
 
 import (
 	"bytes"
@@ -12,12 +12,15 @@ import (
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/config"
-	"github.com/sandboxbash/sandboxbash/internal/cli/core"
+	"github.com/sandboxbash/sandboxbash/internal/cli"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
+
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // What the configuration offers is what there is.
 func TestPolicyChoices(t *testing.T) {
@@ -40,10 +43,8 @@ func TestPolicyChoices(t *testing.T) {
 // rows answers lines of input.
 func rows(t *testing.T, input string, args ...string) (status int, answers []string, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	args = append([]string{"policy", "check", "--jsonl"}, args...)
-	status = newProgram("", nil, strings.NewReader(input), &out, &errs).execute(t.Context(), args)
-	return status, strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), errs.String()
+	status, out, stderr := clitest.Feed(t, input, nil, append([]string{"policy", "check", "--jsonl"}, args...)...)
+	return status, strings.Split(strings.TrimSuffix(out, "\n"), "\n"), stderr
 }
 
 // What --jsonl answers, to the byte: programs read it.
@@ -144,7 +145,7 @@ func TestLongRows(t *testing.T) {
 	t.Parallel()
 	long := io.MultiReader(strings.NewReader(`{"command":"`), io.LimitReader(filler{}, stdio.MaxRow), strings.NewReader("\"}\n"+`{"command":"a"}`))
 	var out, errs bytes.Buffer
-	status := newProgram("", nil, long, &out, &errs).execute(t.Context(), []string{"policy", "check", "--jsonl"})
+	status := cli.Run(t.Context(), "", []string{"policy", "check", "--jsonl"}, nil, long, &out, &errs)
 	got := out.String()
 	if status != exit.Usage || strings.Count(got, "\n") != 2 || !strings.Contains(got, "line 1: it is longer than 67108864 bytes") || !strings.Contains(got, `"allow"`) {
 		t.Errorf("check --jsonl = %d, %.300q, %q; want an error and an answer", status, got, errs.String())
@@ -167,7 +168,7 @@ func TestRowsInterrupted(t *testing.T) {
 	r, w := io.Pipe()
 	defer func() { _ = w.Close() }()
 	var out, errs bytes.Buffer
-	if status := newProgram("", nil, r, &out, &errs).execute(interrupted(t), []string{"policy", "check", "--jsonl"}); status != exit.Cancelled {
+	if status := cli.Run(clitest.Interrupted(t), "", []string{"policy", "check", "--jsonl"}, nil, r, &out, &errs); status != exit.Cancelled {
 		t.Errorf("check --jsonl = %d, %q; want %d", status, errs.String(), exit.Cancelled)
 	}
 }
@@ -194,7 +195,7 @@ func TestPolicyCheck(t *testing.T) {
 		{"JSON of what is allowed", []string{"--json", "ls"}, 0, `{"verdict":"allow","blocked":false,"rule":null,"suggestedTool":null,"message":null}` + "\n"},
 		{"an escape sequence", []string{"rm -rf / $'\\e[31m'\x1b[31m"}, exit.Denied, "deny  rm"},
 	} {
-		status, out, errs := call(t, nil, append([]string{"policy", "check"}, test.args...)...)
+		status, out, errs := clitest.Call(t, nil, append([]string{"policy", "check"}, test.args...)...)
 		if status != test.status || !strings.Contains(out, test.out) || errs != "" || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: policy check %q = %d, %q, %q; want %d, %q", test.name, test.args, status, out, errs, test.status, test.out)
 		}
@@ -203,7 +204,7 @@ func TestPolicyCheck(t *testing.T) {
 
 func TestPolicyExplain(t *testing.T) {
 	t.Parallel()
-	status, out, errs := call(t, nil, "policy", "explain", "ls 'a b' $x\nsudo sh -c 'git push -f'")
+	status, out, errs := clitest.Call(t, nil, "policy", "explain", "ls 'a b' $x\nsudo sh -c 'git push -f'")
 	lines := strings.Split(out, "\n")
 	if status != 0 || errs != "" || !strings.HasPrefix(lines[0], "deny  push  at line 2, column ") {
 		t.Errorf("policy explain = %d, %q, %q; want it to begin with the decision", status, out, errs)
@@ -213,10 +214,10 @@ func TestPolicyExplain(t *testing.T) {
 			t.Errorf("policy explain prints %q; want %q in it", out, want)
 		}
 	}
-	if _, out, _ := call(t, nil, "policy", "explain", ""); out != "allow\n" {
+	if _, out, _ := clitest.Call(t, nil, "policy", "explain", ""); out != "allow\n" {
 		t.Errorf("policy explain of nothing = %q", out)
 	}
-	_, out, _ = call(t, nil, "policy", "explain", "--json", "git push -f")
+	_, out, _ = clitest.Call(t, nil, "policy", "explain", "--json", "git push -f")
 	var e struct {
 		Decision struct{ Verdict, Rule string }
 		Commands []policy.Node
@@ -226,44 +227,22 @@ func TestPolicyExplain(t *testing.T) {
 	}
 }
 
-func TestShellWord(t *testing.T) {
-	t.Parallel()
-	for word, want := range map[string]string{
-		"": "''", "a": "a", "a b": "'a b'", "it's": `'it'\''s'`, "-x=/y": "-x=/y", "a\nb": "'a\nb'", "*": "'*'", "é": "é", "$x": "'$x'",
-	} {
-		if got := shellWord(word); got != want {
-			t.Errorf("shellWord(%q) = %s; want %s", word, got, want)
-		}
-	}
-}
-
-// rulesFile is a configuration with one rule of each kind.
-func rulesFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := `policy:
-  tools: [commit]
-  rules:
-    - {id: commit, pattern: '^git commit', tool: commit, message: Use it.}
-    - {pattern: '^ls(', tool: commit, message: never}
-    - {pattern: '^cat', tool: read, message: Use it.}
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+// listedRule is a rule as policy rules --json lists it.
+type listedRule struct {
+	Rule, Text, Tool, Message, Why string
+	On                             bool
 }
 
 func TestPolicyRules(t *testing.T) {
 	t.Parallel()
-	list := func(args ...string) map[string]ruleJSON {
+	list := func(args ...string) map[string]listedRule {
 		t.Helper()
-		status, out, errs := call(t, nil, append(args, "policy", "rules", "--json")...)
-		var rules []ruleJSON
+		status, out, errs := clitest.Call(t, nil, append(args, "policy", "rules", "--json")...)
+		var rules []listedRule
 		if err := json.Unmarshal([]byte(out), &rules); status != 0 || err != nil {
 			t.Fatalf("policy rules --json = %d, %q, %q: %v", status, out, errs, err)
 		}
-		byID := map[string]ruleJSON{}
+		byID := map[string]listedRule{}
 		for _, r := range rules {
 			byID[r.Rule] = r
 		}
@@ -281,7 +260,7 @@ func TestPolicyRules(t *testing.T) {
 	if got := plain["read"]; got.On || got.Why != "policy.interceptor is off" || got.Tool != "read" {
 		t.Errorf("rule read is listed as %+v; want it off", got)
 	}
-	own := list("--config", rulesFile(t))
+	own := list("--config", clitest.RulesFile(t))
 	for rule, why := range map[string]string{"commit": "", "rule-2": "invalid", "rule-3": "no tool read"} {
 		if got := own[rule]; got.On != (why == "") || got.Why != why {
 			t.Errorf("rule %s is listed as %+v; want it on, or off for %q", rule, got, why)
@@ -290,7 +269,7 @@ func TestPolicyRules(t *testing.T) {
 	if _, listed := own["read"]; listed {
 		t.Error("the default rules are listed with others")
 	}
-	_, out, _ := call(t, nil, "policy", "rules")
+	_, out, _ := clitest.Call(t, nil, "policy", "rules")
 	if !strings.Contains(out, "\nsafety       rm ") && !strings.Contains(out, "\nsafety ") {
 		t.Errorf("policy rules prints %q", out)
 	}
@@ -331,49 +310,9 @@ func TestPolicyTest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		status, out, errs := call(t, nil, "policy", "test", file)
+		status, out, errs := clitest.Call(t, nil, "policy", "test", file)
 		if status != test.status || !strings.Contains(out+errs, test.want) {
 			t.Errorf("%s: policy test = %d, %q, %q; want %d, %q", test.name, status, out, errs, test.status, test.want)
 		}
-	}
-}
-
-// run refuses before it looks for an engine, and says how not to be refused.
-func TestRunDenied(t *testing.T) {
-	t.Parallel()
-	environ := append(noEngine(t), "SANDBOXBASH_POLICY_CHECKS=push")
-	for _, args := range [][]string{{"run", "ls; git push -f"}, {"session", "exec", "0199", "ls; git push -f"}} {
-		status, out, errs := call(t, environ, args...)
-		want := "sandboxbash: denied by the policy (push): permission denied: git push --force is not allowed. Use --force-with-lease for safer force pushes, or push without force\n" +
-			"  at line 1, column 5; see what it sees with `sandboxbash policy explain`\n"
-		if status != exit.Denied || out != "" || errs != want {
-			t.Errorf("%q = %d, %q, %q; want %d, %q", args, status, out, errs, exit.Denied, want)
-		}
-	}
-	_, out, _ := call(t, environ, "run", "--json", "git push -f")
-	var j struct {
-		Policy struct {
-			Verdict      policy.Verdict
-			Rule, Reason string
-		}
-		Error core.ErrorJSON
-	}
-	if err := json.Unmarshal([]byte(out), &j); err != nil || j.Policy.Verdict != policy.Deny || j.Policy.Rule != "push" || j.Policy.Reason == "" || j.Error.Cause != "denied" {
-		t.Errorf("run --json = %s, %v; want a denial by push", out, err)
-	}
-	// What is allowed goes on to the engine, that is not there.
-	if status, _, errs := call(t, environ, "run", "git push"); status != exit.Engine {
-		t.Errorf("run of what is allowed = %d, %q; want %d", status, errs, exit.Engine)
-	}
-	// The interceptor names its tool.
-	status, _, errs := call(t, noEngine(t), "--config", rulesFile(t), "run", "git commit")
-	if status != exit.Denied || !strings.Contains(errs, "use the tool commit instead") || !strings.Contains(errs, "Original command: git commit") ||
-		strings.Count(errs, "rule-2 is left out") != 1 {
-		t.Errorf("run of what a rule matches = %d, %q", status, errs)
-	}
-	// A rule that cannot be compiled stops it in strict mode.
-	status, _, errs = call(t, append(noEngine(t), "SANDBOXBASH_POLICY_STRICT=true"), "--config", rulesFile(t), "run", "true")
-	if status != exit.Usage || !strings.Contains(errs, "interceptor rule rule-2: its pattern is invalid") {
-		t.Errorf("run with a bad rule and policy.strict = %d, %q; want %d", status, errs, exit.Usage)
 	}
 }

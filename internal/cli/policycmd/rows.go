@@ -1,4 +1,4 @@
-package cli
+package policycmd
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
-// policyRow is a script to check, and what to check it with.
-type policyRow struct {
+// scriptRow is a script to check, and what to check it with.
+type scriptRow struct {
 	ID        json.RawMessage `json:"id" yaml:"-"` // anything; the answer repeats it
 	Command   *string         `json:"command" yaml:"command"`
 	Layer     string          `json:"layer" yaml:"layer"`
@@ -63,8 +63,8 @@ func (l *rowRules) UnmarshalJSON(data []byte) error {
 	return l.set(func(v any) error { return strictJSON(data, v) })
 }
 
-// decisionJSON is what is said of a script. All keys are always there.
-type decisionJSON struct {
+// DecisionJSON is what is said of a script. All keys are always there.
+type DecisionJSON struct {
 	ID            json.RawMessage `json:"id,omitempty"`
 	Verdict       *policy.Verdict `json:"verdict"`
 	Blocked       bool            `json:"blocked"`
@@ -74,8 +74,8 @@ type decisionJSON struct {
 	Error         string          `json:"error,omitempty"`
 }
 
-func newDecisionJSON(d policy.Decision) decisionJSON {
-	return decisionJSON{Verdict: &d.Verdict, Blocked: d.Blocked, Rule: orNull(d.Rule), SuggestedTool: orNull(d.Tool), Message: orNull(d.Message)}
+func newDecisionJSON(d policy.Decision) DecisionJSON {
+	return DecisionJSON{Verdict: &d.Verdict, Blocked: d.Blocked, Rule: orNull(d.Rule), SuggestedTool: orNull(d.Tool), Message: orNull(d.Message)}
 }
 
 func orNull(s string) *string {
@@ -85,39 +85,41 @@ func orNull(s string) *string {
 	return &s
 }
 
-// rowPolicies are the policies that rows have asked for.
-type rowPolicies struct {
+// Rows answers rows, each a script to check, and remembers the policies that they have asked
+// for. It is for one goroutine.
+type Rows struct {
 	config config.Policy // what rows say nothing of
 	note   func(text string)
 	made   map[string]*policy.Policy
 }
 
-func newRowPolicies(c config.Policy, note func(text string)) *rowPolicies {
-	return &rowPolicies{config: c, note: note, made: map[string]*policy.Policy{}}
+// NewRows returns what answers rows. The configuration holds for what a row says nothing of.
+func NewRows(c config.Policy, note func(text string)) *Rows {
+	return &Rows{config: c, note: note, made: map[string]*policy.Policy{}}
 }
 
-// maxPolicies bounds how many are remembered.
-const maxPolicies = 256
+// MaxPolicies bounds how many policies are remembered.
+const MaxPolicies = 256
 
 // row answers a line. What cannot be checked is refused, and its answer says why.
-func (p *rowPolicies) row(line stdio.InputLine) (answer any, ok bool) {
-	d, err := p.answer(line)
+func (p *Rows) row(line stdio.InputLine) (answer any, ok bool) {
+	d, err := p.Answer(line)
 	if err != nil {
 		d.Blocked, d.Error = true, line.Fault(err)
 	}
 	return d, err == nil
 }
 
-// answer checks the script on a line.
-func (p *rowPolicies) answer(line stdio.InputLine) (decisionJSON, error) {
+// Answer checks the script on a line. With an error its answer says no more than the row's id.
+func (p *Rows) Answer(line stdio.InputLine) (DecisionJSON, error) {
 	if line.Err != nil {
-		return decisionJSON{}, line.Err
+		return DecisionJSON{}, line.Err
 	}
-	var row policyRow
+	var row scriptRow
 	if err := strictJSON(line.Text, &row); err != nil {
-		return decisionJSON{}, err
+		return DecisionJSON{}, err
 	}
-	answer := decisionJSON{}
+	answer := DecisionJSON{}
 	d, err := p.check(row)
 	if err == nil {
 		answer = newDecisionJSON(d)
@@ -127,7 +129,7 @@ func (p *rowPolicies) answer(line stdio.InputLine) (decisionJSON, error) {
 }
 
 // check decides about a row.
-func (p *rowPolicies) check(row policyRow) (policy.Decision, error) {
+func (p *Rows) check(row scriptRow) (policy.Decision, error) {
 	if row.Command == nil {
 		return policy.Decision{}, errors.New("it has no command")
 	}
@@ -140,7 +142,7 @@ func (p *rowPolicies) check(row policyRow) (policy.Decision, error) {
 		return policy.Decision{}, err
 	}
 	if row.Layer != string(policy.Interceptor) {
-		return rules.Check(policyInput(p.config, *row.Command)), nil
+		return rules.Check(inputOf(p.config, *row.Command)), nil
 	}
 	d := rules.Check(withoutCd(*row.Command))
 	if d.Layer != policy.Interceptor && d.Verdict == policy.Opaque {
@@ -150,7 +152,7 @@ func (p *rowPolicies) check(row policyRow) (policy.Decision, error) {
 }
 
 // options is what a row is checked with.
-func (p *rowPolicies) options(row policyRow) (policy.Options, error) {
+func (p *Rows) options(row scriptRow) (policy.Options, error) {
 	o := contractOptions(p.config)
 	switch row.Layer {
 	case "":
@@ -182,7 +184,7 @@ func (p *rowPolicies) options(row policyRow) (policy.Options, error) {
 }
 
 // policy makes a policy, or finds the one that another row has had made.
-func (p *rowPolicies) policy(o policy.Options) (*policy.Policy, error) {
+func (p *Rows) policy(o policy.Options) (*policy.Policy, error) {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (p *rowPolicies) policy(o policy.Options) (*policy.Policy, error) {
 	for _, w := range warnings {
 		p.note(w.Text)
 	}
-	if len(p.made) >= maxPolicies {
+	if len(p.made) >= MaxPolicies {
 		clear(p.made)
 	}
 	p.made[string(b)] = rules

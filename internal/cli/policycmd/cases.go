@@ -1,4 +1,4 @@
-package cli
+package policycmd
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
-func (a *policyCommands) policyTestCommand() *cobra.Command {
+func (a *commands) testCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [flags] FILE",
 		Short: "Test scripts against expected verdicts",
@@ -38,14 +38,14 @@ the file cannot be used.`,
 		Args:    flags.Args(1, 1, "the name of a file"),
 		Example: "  sandboxbash policy test cases.yaml\n  sandboxbash policy test --contract agent cases.jsonl",
 	}
-	flags.Add(cmd, policyFlags...)
-	cmd.RunE = a.asksPolicy(func(_ context.Context, _ *policy.Policy, args []string) error { return a.testCases(args[0]) })
+	flags.Add(cmd, ruleFlags...)
+	cmd.RunE = a.asks(func(_ context.Context, _ *policy.Policy, args []string) error { return a.testCases(args[0]) })
 	return cmd
 }
 
-// policyCase is a script and what is wanted of it.
-type policyCase struct {
-	policyRow `yaml:",inline"`
+// scriptCase is a script and what is wanted of it.
+type scriptCase struct {
+	scriptRow `yaml:",inline"`
 
 	Want policy.Verdict `json:"want" yaml:"want"`
 	Rule *string        `json:"rule" yaml:"rule"` // nil: any
@@ -78,15 +78,15 @@ type caseJSON struct {
 	Got     map[string]string `json:"got"`
 }
 
-func (a *policyCommands) testCases(file string) error {
+func (a *commands) testCases(file string) error {
 	cases, err := readCases(file)
 	if err != nil {
 		return exit.Misuse("see `sandboxbash policy test --help` for what it holds", "%s: %v", file, err)
 	}
-	p := newRowPolicies(a.Cfg.Policy, a.Note)
+	p := NewRows(a.Cfg.Policy, a.Note)
 	failed := []caseJSON{}
 	for _, c := range cases {
-		d, err := p.check(c.policyRow)
+		d, err := p.check(c.scriptRow)
 		if err != nil {
 			return exit.Misuse("", "%s: line %d: %v", file, c.line, err)
 		}
@@ -109,7 +109,7 @@ func (a *policyCommands) testCases(file string) error {
 }
 
 // compare returns what differs, nil if nothing does.
-func (c policyCase) compare(d policy.Decision) *caseJSON {
+func (c scriptCase) compare(d policy.Decision) *caseJSON {
 	f := caseJSON{Line: c.line, Command: *c.Command, Want: map[string]string{}, Got: map[string]string{}}
 	differ := func(what, want, got string) {
 		if want != got {
@@ -132,7 +132,7 @@ func (c policyCase) compare(d policy.Decision) *caseJSON {
 	return &f
 }
 
-func (a *policyCommands) printCases(file string, total int, failed []caseJSON) error {
+func (a *commands) printCases(file string, total int, failed []caseJSON) error {
 	var b strings.Builder
 	for _, f := range failed {
 		fmt.Fprintf(&b, "%s:%d: %s\n", file, f.Line, a.cell(clipped(f.Command)))
@@ -157,7 +157,7 @@ func (a *policyCommands) printCases(file string, total int, failed []caseJSON) e
 // maxCases bounds a file of cases.
 const maxCases = 64 << 20 // bytes
 
-func readCases(file string) ([]policyCase, error) {
+func readCases(file string) ([]scriptCase, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
@@ -173,7 +173,7 @@ func readCases(file string) ([]policyCase, error) {
 	case len(text) > maxCases:
 		return nil, fmt.Errorf("it is longer than %d bytes", maxCases)
 	}
-	var cases []policyCase
+	var cases []scriptCase
 	if filepath.Ext(file) == ".jsonl" {
 		cases, err = parseLines(text)
 	} else {
@@ -196,15 +196,15 @@ func readCases(file string) ([]policyCase, error) {
 	return cases, nil
 }
 
-func parseLines(text []byte) ([]policyCase, error) {
-	var cases []policyCase
+func parseLines(text []byte) ([]scriptCase, error) {
+	var cases []scriptCase
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		c := policyCase{line: n}
+		c := scriptCase{line: n}
 		if err := strictJSON(line, &c); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -213,11 +213,11 @@ func parseLines(text []byte) ([]policyCase, error) {
 	return cases, nil
 }
 
-func parseYAML(text []byte) ([]policyCase, error) {
-	var cases []policyCase
+func parseYAML(text []byte) ([]scriptCase, error) {
+	var cases []scriptCase
 	err := strictYAML(text, &cases)
 	if e, ok := errors.AsType[*yaml.TypeError](err); ok {
-		err = errors.New(strings.ReplaceAll(e.Errors[0], " in type cli.policyCase", "")) // a person has no types
+		err = errors.New(strings.ReplaceAll(e.Errors[0], fmt.Sprintf(" in type %T", scriptCase{}), "")) // a person has no types
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("it is not a list of cases: %s", strings.TrimPrefix(err.Error(), "yaml: "))

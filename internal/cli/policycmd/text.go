@@ -1,4 +1,4 @@
-package cli
+package policycmd
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
@@ -14,21 +15,21 @@ import (
 
 // longDecisionJSON is a decision with what only a person asks for.
 type longDecisionJSON struct {
-	decisionJSON
+	DecisionJSON
 	Layer    policy.Layer     `json:"layer,omitempty"`
 	Position *policy.Position `json:"position,omitempty"`
 	Reason   string           `json:"reason,omitempty"`
 }
 
 func newLongDecisionJSON(d policy.Decision) longDecisionJSON {
-	j := longDecisionJSON{decisionJSON: newDecisionJSON(d), Layer: d.Layer, Reason: d.Reason}
+	j := longDecisionJSON{DecisionJSON: newDecisionJSON(d), Layer: d.Layer, Reason: d.Reason}
 	if d.Position != (policy.Position{}) {
 		j.Position = &d.Position
 	}
 	return j
 }
 
-func (a *policyCommands) printDecision(d policy.Decision) error {
+func (a *commands) printDecision(d policy.Decision) error {
 	if a.Cfg.JSON {
 		return stdio.PrintJSON(a.Stdout, newLongDecisionJSON(d))
 	}
@@ -38,7 +39,7 @@ func (a *policyCommands) printDecision(d policy.Decision) error {
 
 // decisionText is what is told of a script: the verdict, what decided and where,
 // and below it what the agent would be told.
-func (a *policyCommands) decisionText(d policy.Decision) string {
+func (a *commands) decisionText(d policy.Decision) string {
 	var b strings.Builder
 	b.WriteString(string(d.Verdict))
 	if d.Rule != "" {
@@ -68,7 +69,7 @@ type explanationJSON struct {
 }
 
 // printExplanation shows the tree of commands that a script is seen to run.
-func (a *policyCommands) printExplanation(e policy.Explanation) error {
+func (a *commands) printExplanation(e policy.Explanation) error {
 	if a.Cfg.JSON {
 		return stdio.PrintJSON(a.Stdout, explanationJSON{newLongDecisionJSON(e.Decision), e.Commands})
 	}
@@ -91,7 +92,7 @@ func (a *policyCommands) printExplanation(e policy.Explanation) error {
 	return err
 }
 
-func (a *policyCommands) printNode(w io.Writer, n *policy.Node, indent string, unknown *bool) {
+func (a *commands) printNode(w io.Writer, n *policy.Node, indent string, unknown *bool) {
 	words := make([]string, 0, len(n.Argv))
 	for _, word := range n.Argv {
 		text := shellWord(word.Text)
@@ -117,7 +118,7 @@ func (a *policyCommands) printNode(w io.Writer, n *policy.Node, indent string, u
 }
 
 // cell is a text on one line of a table.
-func (a *policyCommands) cell(text string) string {
+func (a *commands) cell(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(a.Safe(text))
 }
 
@@ -158,10 +159,10 @@ type ruleJSON struct {
 const opaqueLayer = "opaque"
 
 // ruleList is all rules there are, and which of them are on.
-func (a *policyCommands) ruleList() []ruleJSON {
-	o := contractOptions(a.Cfg.Policy)
+func ruleList(c config.Policy) []ruleJSON {
+	o := contractOptions(c)
 	var list []ruleJSON
-	for n, r := range core.InterceptorRules(a.Cfg.Policy) {
+	for n, r := range core.InterceptorRules(c) {
 		if r.ID == "" {
 			r.ID = fmt.Sprintf("rule-%d", n+1)
 		}
@@ -193,8 +194,8 @@ func (a *policyCommands) ruleList() []ruleJSON {
 	return list
 }
 
-func (a *policyCommands) printRules() error {
-	list := a.ruleList()
+func (a *commands) printRules() error {
+	list := ruleList(a.Cfg.Policy)
 	if a.Cfg.JSON {
 		return stdio.PrintJSON(a.Stdout, list)
 	}
