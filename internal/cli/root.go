@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
@@ -67,7 +68,7 @@ func (a *program) root() *cobra.Command {
 		return exit.Misuse(fmt.Sprintf("see `%s --help`; put a script that starts with - after --", cmd.CommandPath()), "%v", err)
 	})
 	root.AddCommand(
-		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), (&jobCommands{a.App}).jobCommand(), (&ptyCommands{a.App}).ptyCommand(),
+		runcmd.Command(a.App), (&sessionCommands{a.App}).sessionCommand(), jobcmd.Command(a.App), (&ptyCommands{a.App}).ptyCommand(),
 		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
 		policycmd.Command(a.App), plancmd.Command(a.App), (&serveCommands{a.App}).serveCommand(),
 		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),

@@ -1,4 +1,6 @@
-package cli
+// Package jobcmd is the command job: the commands that run on in a session without the process
+// that started them.
+package jobcmd
 
 import (
 	"cmp"
@@ -23,17 +25,19 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// jobCommands are the job commands.
-type jobCommands struct{ *core.App }
+// commands are the job commands.
+type commands struct{ *core.App }
 
-func (a *jobCommands) jobCommand() *cobra.Command {
+// Command is the command job.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("job", "List, read, wait for and kill background commands",
 		`  sandboxbash run --session 0199 --background 'make test'
   sandboxbash job ls
   sandboxbash job output -f bg_1
   sandboxbash job wait bg_1
   sandboxbash job kill bg_1`,
-		a.jobListCommand(), a.jobShowCommand(), a.jobOutputCommand(), a.jobWaitCommand(), a.jobKillCommand(), a.jobRemoveCommand())
+		a.listCommand(), a.showCommand(), a.outputCommand(), a.waitCommand(), a.killCommand(), a.removeCommand())
 	c.Long = `A job is a command that outlives the process that started it: run and session exec
 start one with --background. The session keeps the job's output and outcome, and kills
 the job when the session is stopped. A job that has ended is kept for a day, or for five
@@ -50,9 +54,9 @@ started last.`
 }
 
 // aboutJobs makes a question about the jobs of a session a command's.
-func (a *jobCommands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, args []string) error) func(*cobra.Command, []string) error {
+func (a *commands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, args []string) error) func(*cobra.Command, []string) error {
 	return a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		id, err := a.jobSession(ctx, sessions)
+		id, err := a.session(ctx, sessions)
 		if err != nil {
 			return err
 		}
@@ -65,8 +69,8 @@ func (a *jobCommands) aboutJobs(do func(ctx context.Context, s *sandbox.Session,
 	})
 }
 
-// jobSession is --session, or the only session that there is.
-func (a *jobCommands) jobSession(ctx context.Context, sessions *sandbox.Engine) (string, error) {
+// session is --session, or the only session that there is.
+func (a *commands) session(ctx context.Context, sessions *sandbox.Engine) (string, error) {
 	if a.Cfg.Session.ID != "" {
 		return a.Cfg.Session.ID, nil
 	}
@@ -96,7 +100,7 @@ func jobOf(ctx context.Context, s *sandbox.Session, id string) (*sandbox.Job, er
 	return s.Job(ctx, "", last.ID)
 }
 
-func (a *jobCommands) jobListCommand() *cobra.Command {
+func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the jobs of a session",
 		Example: "  sandboxbash job ls\n  sandboxbash job ls --session 0199 --json | jq -r '.[].id'",
@@ -125,7 +129,7 @@ func (a *jobCommands) jobListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *jobCommands) jobShowCommand() *cobra.Command {
+func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [flags] [ID]", Short: "Describe a job",
 		Example: "  sandboxbash job show bg_1\n  sandboxbash job show --json bg_1",
@@ -137,12 +141,12 @@ func (a *jobCommands) jobShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.showJob(j.Info())
+		return a.show(j.Info())
 	}))
 	return cmd
 }
 
-func (a *jobCommands) showJob(info sandbox.JobInfo) error {
+func (a *commands) show(info sandbox.JobInfo) error {
 	j := runcmd.NewJobJSON(a.Streams, info)
 	if a.Cfg.JSON {
 		return stdio.PrintJSON(a.Stdout, j)
@@ -170,7 +174,7 @@ func (a *jobCommands) showJob(info sandbox.JobInfo) error {
 	})
 }
 
-func (a *jobCommands) jobOutputCommand() *cobra.Command {
+func (a *commands) outputCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "output [flags] [ID]", Short: "Print what a job has written, with its secrets masked",
 		Long: `Print what a job has written so far, standard output and standard error interleaved,
@@ -203,7 +207,7 @@ with secrets masked. With --follow, keep printing until the job has ended.`,
 	return cmd
 }
 
-func (a *jobCommands) jobWaitCommand() *cobra.Command {
+func (a *commands) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "wait [flags] [ID]", Short: "Wait for a job to end, and exit as its command did",
 		Long: `Wait for a job to end, and exit with the status that run would have had. The job's
@@ -228,13 +232,13 @@ output is kept as run keeps it.`,
 		if err := j.Acknowledge(ctx); err != nil {
 			a.Note("it is not recorded that this job was waited for: " + err.Error())
 		}
-		return a.sayJob(info, out)
+		return a.say(info, out)
 	}))
 	return cmd
 }
 
 // waitFor waits for the end of a job, and keeps its output as run would.
-func (a *jobCommands) waitFor(ctx context.Context, j *sandbox.Job) (sink.Output, error) {
+func (a *commands) waitFor(ctx context.Context, j *sandbox.Job) (sink.Output, error) {
 	if a.Cfg.Artifacts.Mode == "never" && !a.Cfg.JSON {
 		_, err := j.Wait(ctx)
 		return sink.Output{}, err
@@ -246,8 +250,8 @@ func (a *jobCommands) waitFor(ctx context.Context, j *sandbox.Job) (sink.Output,
 	return out, err
 }
 
-// sayJob reports how a job has ended, and returns what to exit with.
-func (a *jobCommands) sayJob(info sandbox.JobInfo, out sink.Output) error {
+// say reports how a job has ended, and returns what to exit with.
+func (a *commands) say(info sandbox.JobInfo, out sink.Output) error {
 	status := exit.Engine
 	if info.Status != nil {
 		status = exit.OfCommand(*info.Status)
@@ -280,7 +284,7 @@ func (a *jobCommands) sayJob(info sandbox.JobInfo, out sink.Output) error {
 	return exit.With(status)
 }
 
-func (a *jobCommands) jobKillCommand() *cobra.Command {
+func (a *commands) killCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kill [flags] ID...", Short: "Kill jobs and everything they have started",
 		Example: "  sandboxbash job kill bg_1\n  sandboxbash job kill --session 0199 bg_1 bg_2",
@@ -294,7 +298,7 @@ func (a *jobCommands) jobKillCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *jobCommands) jobRemoveCommand() *cobra.Command {
+func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm [flags] ID...", Short: "Remove jobs that have ended, with their output",
 		Example: "  sandboxbash job rm bg_1\n  sandboxbash job rm --session 0199 bg_1 bg_2",
@@ -307,7 +311,7 @@ func (a *jobCommands) jobRemoveCommand() *cobra.Command {
 
 // eachJob does the same to several jobs, and prints the ids of those it was done
 // to.
-func (a *jobCommands) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
+func (a *commands) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
 	return a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
 		return a.Each(args, func(id string) (string, error) {
 			j, err := s.Job(ctx, "", id)
@@ -320,9 +324,9 @@ func (a *jobCommands) eachJob(do func(context.Context, *sandbox.Job) error) func
 }
 
 // completeJobs offers the ids of a session's jobs.
-func (a *jobCommands) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *commands) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	return a.Completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
-		id, err := a.jobSession(ctx, sessions)
+		id, err := a.session(ctx, sessions)
 		if err != nil {
 			return nil
 		}
