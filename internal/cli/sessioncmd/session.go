@@ -1,4 +1,6 @@
-package cli
+// Package sessioncmd is the command session: sessions started, used, compared with this machine
+// and stopped.
+package sessioncmd
 
 import (
 	"context"
@@ -19,10 +21,12 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// sessionCommands are the session commands.
-type sessionCommands struct{ *core.App }
+// commands are the session commands.
+type commands struct{ *core.App }
 
-func (a *sessionCommands) sessionCommand() *cobra.Command {
+// Command is the command session.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("session", "Start, use and stop sessions that outlive this process",
 		`  id=$(sandboxbash session start --workspace copy:.)
   sandboxbash session exec $id 'make test'
@@ -39,7 +43,7 @@ An ID may be shortened to a unique start. An unknown ID is bad input: exit statu
 	return c
 }
 
-func (a *sessionCommands) startCommand() *cobra.Command {
+func (a *commands) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start [flags]",
 		Short: "Start a session and print its id",
@@ -54,7 +58,7 @@ func (a *sessionCommands) startCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *sessionCommands) start(ctx context.Context) error {
+func (a *commands) start(ctx context.Context) error {
 	spec, err := a.Spec()
 	if err != nil {
 		return err
@@ -89,7 +93,7 @@ func (a *sessionCommands) start(ctx context.Context) error {
 	return errors.Join(err, printErr)
 }
 
-func (a *sessionCommands) listCommand() *cobra.Command {
+func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List all sessions on the engine",
 		Example: "  sandboxbash session ls\n  sandboxbash session ls --json | jq -r '.[].id'",
@@ -117,7 +121,7 @@ func (a *sessionCommands) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *sessionCommands) showCommand() *cobra.Command {
+func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [flags] ID", Short: "Describe a session",
 		Example:           "  sandboxbash session show 0199\n  sandboxbash session show --json 0199",
@@ -138,7 +142,7 @@ func (a *sessionCommands) showCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *sessionCommands) describe(s sandbox.Info) error {
+func (a *commands) describe(s sandbox.Info) error {
 	size := func(bytes int64) string {
 		if bytes == 0 {
 			return "no limit"
@@ -163,11 +167,11 @@ func (a *sessionCommands) describe(s sandbox.Info) error {
 		{"idle", s.LeaseText},
 		{"owner", s.Owner},
 		{"container", s.Container},
-		{"kept", a.keptText(s.Kept)},
+		{"kept", keptText(s.Kept)},
 	})
 }
 
-func (a *sessionCommands) execCommand() *cobra.Command {
+func (a *commands) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec [flags] ID [--] SCRIPT [ARG...]",
 		Short: "Run one script in a session",
@@ -210,7 +214,7 @@ files and background processes that the command has left.`,
 	return cmd
 }
 
-func (a *sessionCommands) psCommand() *cobra.Command {
+func (a *commands) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps [flags] ID", Short: "List the processes that commands have left in a session",
 		Example:           "  sandboxbash session ps 0199",
@@ -246,7 +250,7 @@ func (a *sessionCommands) psCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *sessionCommands) stopCommand() *cobra.Command {
+func (a *commands) stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "stop ID...", Aliases: []string{"rm"}, Short: "Stop sessions, and remove their containers and workspaces",
 		Long: `Stop sessions, and remove their containers and workspaces at once. For a session that has
@@ -266,7 +270,7 @@ ended by itself, remove the workspace that is kept of it.`,
 	return cmd
 }
 
-func (a *sessionCommands) reapCommand() *cobra.Command {
+func (a *commands) reapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reap", Short: "Remove leftovers of sessions whose owner is gone",
 		Long: `Remove leftovers of sessions: containers that have ended, containers that were never
@@ -293,7 +297,7 @@ removed too. Every command that starts a session does the same first.`,
 }
 
 // keptText is what show says of a kept workspace.
-func (a *sessionCommands) keptText(k *sandbox.Kept) string {
+func keptText(k *sandbox.Kept) string {
 	if k == nil {
 		return ""
 	}
@@ -302,7 +306,7 @@ func (a *sessionCommands) keptText(k *sandbox.Kept) string {
 
 // openFiles opens a session, or what is kept of one, for its files alone. The caller
 // calls done.
-func (a *sessionCommands) openFiles(ctx context.Context, sessions *sandbox.Engine, id string) (s *sandbox.Session, done func(), err error) {
+func (a *commands) openFiles(ctx context.Context, sessions *sandbox.Engine, id string) (s *sandbox.Session, done func(), err error) {
 	if err := a.Secrets(); err != nil {
 		return nil, nil, err
 	}

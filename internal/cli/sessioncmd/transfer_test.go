@@ -1,4 +1,4 @@
-package cli
+package sessioncmd
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func TestShowChanges(t *testing.T) {
 	var out bytes.Buffer
 	a := core.New("", []string{"X_TOKEN=c4nary-0123456789"}, nil, &out, io.Discard)
 	a.Cfg = &config.Config{}
-	if err := (&sessionCommands{a}).showChanges(changes); err != nil {
+	if err := (&commands{a}).showChanges(changes); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "A a\\nA forged\nD \\x1b]hidden\nT [REDACTED:X_TOKEN]\\xff\n"; got != want {
@@ -28,7 +28,7 @@ func TestShowChanges(t *testing.T) {
 	}
 	out.Reset()
 	a.Cfg.JSON = true
-	if err := (&sessionCommands{a}).showChanges(changes); err != nil {
+	if err := (&commands{a}).showChanges(changes); err != nil {
 		t.Fatal(err)
 	}
 	var got []sandbox.Change

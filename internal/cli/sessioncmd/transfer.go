@@ -1,4 +1,4 @@
-package cli
+package sessioncmd
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func inSession(word string) (id, path string, err error) {
 	return id, path, nil
 }
 
-func (a *sessionCommands) pushCommand() *cobra.Command {
+func (a *commands) pushCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "push SRC ID:DIR", Short: "Copy a file or directory of this machine into a session",
 		Long: `Copy a file or directory of this machine into a directory of a session, under its own
@@ -56,7 +56,7 @@ out.`,
 	return cmd
 }
 
-func (a *sessionCommands) pullCommand() *cobra.Command {
+func (a *commands) pullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pull [flags] ID:PATH TO", Short: "Copy a file or directory of a session to this machine",
 		Long: `Copy the contents of a session's directory into the directory TO, or copy a file to TO:
@@ -102,7 +102,7 @@ deleted are listed.`,
 	return cmd
 }
 
-func (a *sessionCommands) diffCommand() *cobra.Command {
+func (a *commands) diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff [flags] ID [DIR]", Short: "Compare a session's workspace with a directory of this machine",
 		Long: `Compare a session's workspace with a directory of this machine, by default the one that
@@ -139,7 +139,7 @@ on this machine only, and (both) those that were changed on both sides.`,
 	return cmd
 }
 
-func (a *sessionCommands) showChanges(changes []sandbox.Change) error {
+func (a *commands) showChanges(changes []sandbox.Change) error {
 	if a.Cfg.JSON {
 		if changes == nil {
 			changes = []sandbox.Change{}

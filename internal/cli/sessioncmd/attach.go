@@ -1,4 +1,4 @@
-package cli
+package sessioncmd
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 )
 
-func (a *sessionCommands) attachCommand() *cobra.Command {
+func (a *commands) attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [flags] [ID] [-- SCRIPT [ARG...]]",
 		Short: "Open a shell, or run a script, on this terminal in a session",
