@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/sessioncmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
@@ -69,7 +70,7 @@ func (a *program) root() *cobra.Command {
 		return exit.Misuse(fmt.Sprintf("see `%s --help`; put a script that starts with - after --", cmd.CommandPath()), "%v", err)
 	})
 	root.AddCommand(
-		runcmd.Command(a.App), sessioncmd.Command(a.App), jobcmd.Command(a.App), (&ptyCommands{a.App}).ptyCommand(),
+		runcmd.Command(a.App), sessioncmd.Command(a.App), jobcmd.Command(a.App), ptycmd.Command(a.App),
 		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
 		policycmd.Command(a.App), plancmd.Command(a.App), (&serveCommands{a.App}).serveCommand(),
 		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),

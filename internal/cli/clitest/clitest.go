@@ -82,3 +82,15 @@ func RulesFile(t *testing.T) string {
 	}
 	return file
 }
+
+// SocketDir is a directory whose path is short enough for a socket, as those of
+// tests may not be.
+func SocketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "pty") //nolint:usetesting // that of the test may be too long
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

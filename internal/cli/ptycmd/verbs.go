@@ -1,4 +1,4 @@
-package cli
+package ptycmd
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // aboutTerminal makes a question to the holder of a terminal a command's: its first word is
 // the terminal.
-func (a *ptyCommands) aboutTerminal(do func(ctx context.Context, c *holder.Client, args []string) error) func(*cobra.Command, []string) error {
+func (a *commands) aboutTerminal(do func(ctx context.Context, c *holder.Client, args []string) error) func(*cobra.Command, []string) error {
 	return a.Does(func(ctx context.Context, args []string) error {
 		dir, err := holder.Dir(a.App)
 		if err != nil {
@@ -40,7 +40,7 @@ func (a *ptyCommands) aboutTerminal(do func(ctx context.Context, c *holder.Clien
 }
 
 // completeTerminals offers the ids of the terminals that there are.
-func (a *ptyCommands) completeTerminals(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *commands) completeTerminals(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(cmd.Context(), core.CompleteTime)
 	defer cancel()
@@ -61,7 +61,7 @@ func (a *ptyCommands) completeTerminals(cmd *cobra.Command, args []string, word 
 	return ids, directive
 }
 
-func (a *ptyCommands) ptyWriteCommand() *cobra.Command {
+func (a *commands) writeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "write [flags] ID [TEXT]", Short: "Type a text, or press keys",
 		Long: `Type a text: the argument, or else standard input. A line feed in it is the enter key;
@@ -99,7 +99,7 @@ tab, up, home, f1, shift-tab, ctrl-c, alt-x, and so on.`,
 const maxTyped = 1 << 20 // bytes
 
 // typed is the text of a command line, or of standard input unless there are keys.
-func (a *ptyCommands) typed(ctx context.Context, args []string, keys bool) (string, error) {
+func (a *commands) typed(ctx context.Context, args []string, keys bool) (string, error) {
 	if len(args) == 0 && keys {
 		return "", nil
 	}
@@ -123,7 +123,7 @@ func (a *ptyCommands) typed(ctx context.Context, args []string, keys bool) (stri
 	return text, nil
 }
 
-func (a *ptyCommands) ptyResizeCommand() *cobra.Command {
+func (a *commands) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resize ID COLSxROWS", Short: "Change the size of a terminal",
 		Example: "  sandboxbash pty resize pty_1a2b3c4d 132x43",
@@ -139,7 +139,7 @@ func (a *ptyCommands) ptyResizeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *ptyCommands) ptyReadCommand() *cobra.Command {
+func (a *commands) readCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "read [flags] ID", Short: "Print what a program has written, as text",
 		Long: `Print what a program has written, as text: lines end with a line feed, escape sequences
@@ -186,14 +186,14 @@ type shownScreen struct {
 	Title     string `json:"title"`
 }
 
-func (a *ptyCommands) cleanScreen(s *shownScreen) {
+func (a *commands) cleanScreen(s *shownScreen) {
 	for i, l := range s.Lines {
 		s.Lines[i] = a.Safe(l)
 	}
 	s.Title = a.Safe(s.Title)
 }
 
-func (a *ptyCommands) ptyScreenCommand() *cobra.Command {
+func (a *commands) screenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "screen [flags] ID", Short: "Print the screen of a terminal",
 		Long: `Print what a terminal shows now, without colours and without empty lines at the end, and
@@ -231,11 +231,11 @@ type waitedJSON struct {
 
 // Times of waiting, as of JSON-RPC.
 const (
-	defaultPTYWait = 30 * time.Second
-	maxPTYWait     = time.Hour
+	defaultWait = 30 * time.Second
+	maxWait     = time.Hour
 )
 
-func (a *ptyCommands) ptyWaitCommand() *cobra.Command {
+func (a *commands) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "wait [flags] ID", Short: "Wait for a text, silence, a prompt or the end of the program",
 		Long: `Wait for the first event that a flag names, or for any output if no flag names one, and
@@ -251,23 +251,23 @@ program ended first. With --end, the program's own status, as with run.`,
 	}
 	flags.Add(cmd, "pty.text", "pty.pattern", "pty.quiet-for", "pty.input", "pty.end", "timeout", "json", "quiet")
 	f := cmd.Flags().Lookup("timeout")
-	f.Usage, f.DefValue = "how long to wait, at most 1h", defaultPTYWait.String()
+	f.Usage, f.DefValue = "how long to wait, at most 1h", defaultWait.String()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.aboutTerminal(func(ctx context.Context, c *holder.Client, _ []string) error {
-			patience := defaultPTYWait
+			patience := defaultWait
 			if cmd.Flags().Changed("timeout") {
 				patience = a.Cfg.Timeout
 			}
-			if patience > maxPTYWait {
-				return exit.Misuse("wait again", "timeout %v: it must be at most %v", patience, maxPTYWait)
+			if patience > maxWait {
+				return exit.Misuse("wait again", "timeout %v: it must be at most %v", patience, maxWait)
 			}
-			return a.waitPTY(ctx, c, patience)
+			return a.wait(ctx, c, patience)
 		})(cmd, args)
 	}
 	return cmd
 }
 
-func (a *ptyCommands) waitPTY(ctx context.Context, c *holder.Client, patience time.Duration) error {
+func (a *commands) wait(ctx context.Context, c *holder.Client, patience time.Duration) error {
 	p := a.Cfg.PTY
 	params := map[string]any{
 		"terminal": c.ID, "text": p.Text, "pattern": p.Pattern, "quietMs": p.Quiet.Milliseconds(), "input": p.Input, "end": p.End,
@@ -296,7 +296,7 @@ func (a *ptyCommands) waitPTY(ctx context.Context, c *holder.Client, patience ti
 }
 
 // sayWaited tells what the event leaves open, and returns what to exit with.
-func (a *ptyCommands) sayWaited(id string, w waitedJSON, patience time.Duration) error {
+func (a *commands) sayWaited(id string, w waitedJSON, patience time.Duration) error {
 	quiet := a.Cfg.Quiet || a.Cfg.JSON
 	tell := func(format string, args ...any) {
 		if !quiet {
@@ -322,7 +322,7 @@ func (a *ptyCommands) sayWaited(id string, w waitedJSON, patience time.Duration)
 	return exit.With(exit.OfCommand(st))
 }
 
-func (a *ptyCommands) ptyEndCommand() *cobra.Command {
+func (a *commands) endCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "end [flags] ID...", Aliases: []string{"rm"}, Short: "End programs on terminals, and remove the terminals",
 		Long: `End the programs on terminals, with everything they have started, and remove the

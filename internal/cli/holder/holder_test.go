@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package holder_test
 
 import (
 	"bufio"
@@ -19,23 +19,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
-	"github.com/sandboxbash/sandboxbash/internal/screen"
 )
 
-// socketDir is a directory whose path is short enough for a socket, as those of
-// tests may not be.
-func socketDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "pty") //nolint:usetesting // that of the test may be too long
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // listen makes the socket of a terminal. Without an answer its holder hangs.
 func listen(t *testing.T, dir, id string, answer func(method string) string) *net.UnixListener {
@@ -85,21 +75,9 @@ func answerAll(conn net.Conn, answer func(method string) string) {
 	}
 }
 
-func TestParseSize(t *testing.T) {
-	t.Parallel()
-	if got, err := parseSize("132x43"); err != nil || got != (screen.Size{Cols: 132, Rows: 43}) {
-		t.Errorf("parseSize(132x43) = %v, %v", got, err)
-	}
-	for _, bad := range []string{"", "80", "80x", "x24", "0x24", "80x0", "-1x5", "80x24x3", "80x24 x", "80 x 24", "axb"} {
-		if got, err := parseSize(bad); err == nil {
-			t.Errorf("parseSize(%q) = %v; want an error", bad, got)
-		}
-	}
-}
-
 func TestTerminalDir(t *testing.T) {
 	t.Parallel()
-	dir := socketDir(t)
+	dir := clitest.SocketDir(t)
 	long := filepath.Join(dir, strings.Repeat("x", 80))
 	for _, test := range []struct {
 		environ []string
@@ -125,7 +103,7 @@ func TestTerminalDir(t *testing.T) {
 // A directory that others can reach holds no socket, on either side.
 func TestTerminalDirIsOurs(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(socketDir(t), "a", "pty")
+	dir := filepath.Join(clitest.SocketDir(t), "a", "pty")
 	if err := holder.MakeDir(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +129,7 @@ func TestTerminalDirIsOurs(t *testing.T) {
 
 func TestFindTerminal(t *testing.T) {
 	t.Parallel()
-	dir := socketDir(t)
+	dir := clitest.SocketDir(t)
 	for _, id := range []string{"pty_aa", "pty_ab", "pty_b", "pty_bc"} {
 		listen(t, dir, id, nil)
 	}
@@ -188,7 +166,7 @@ func awaitRefusal(t *testing.T, path string) {
 // Sockets of holders that have died are removed, others are not.
 func TestPruneTerminals(t *testing.T) {
 	t.Parallel()
-	dir := socketDir(t)
+	dir := clitest.SocketDir(t)
 	listen(t, dir, "pty_alive", nil)
 	for _, id := range []string{"pty_dead", "pty_begun", "pty_old"} {
 		_ = listen(t, dir, id, nil).Close()
@@ -241,7 +219,7 @@ func TestTerminalClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := socketDir(t)
+			dir := clitest.SocketDir(t)
 			listen(t, dir, "pty_1", func(method string) string {
 				if method == "initialize" {
 					return hello
@@ -275,7 +253,7 @@ func TestHolderGoes(t *testing.T) {
 	for name, cause := range map[string]string{"ends": "unknown-terminal", "dies": string(holder.CauseHolder)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := socketDir(t)
+			dir := clitest.SocketDir(t)
 			var l *net.UnixListener
 			ready := make(chan struct{})
 			l = listen(t, dir, "pty_1", func(method string) string {
@@ -302,54 +280,10 @@ func TestHolderGoes(t *testing.T) {
 	}
 }
 
-// A holder hears of it when its starter goes before it knows of the terminal.
-func TestStarterGoes(t *testing.T) {
-	t.Parallel()
-	dir := socketDir(t)
-	asked := make(chan struct{}, 8)
-	l, err := net.Listen("unix", filepath.Join(dir, "engine")) //nolint:noctx // it is closed below
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // of a test
-	go func() {     // an engine that takes calls and answers none
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close() // until the test is over
-			asked <- struct{}{}
-		}
-	}()
-	line, err := json.Marshal(handover{Environ: []string{"HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/engine"}, Session: "0199", Script: "true"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := process(t, "pty", "hold", "pty_1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := in.Write(append(line, '\n')); err != nil {
-		t.Fatal(err)
-	}
-	<-asked
-	began := time.Now()
-	_ = in.Close()
-	_ = cmd.Wait() // its status does not matter
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
-}
-
 // A holder that hangs is not waited for, and neither is one when the user gives up.
 func TestTerminalClientGivesUp(t *testing.T) {
 	t.Parallel()
-	dir := socketDir(t)
+	dir := clitest.SocketDir(t)
 	ours, theirs := make(chan struct{}), make(chan struct{})
 	listen(t, dir, "pty_1", func(method string) string {
 		if method == "initialize" {
@@ -376,72 +310,5 @@ func TestTerminalClientGivesUp(t *testing.T) {
 	err = c.Call(t.Context(), 20*time.Millisecond, "pty/screen", nil, nil)
 	if e, ok := errors.AsType[*exec.Error](err); !ok || e.Outcome != exec.Unknown || e.Cause != holder.CauseNoAnswer {
 		t.Errorf("a call that is not answered: %v", err)
-	}
-}
-
-// Flags that were given are handed over as they were, lists and all.
-func TestChangedFlags(t *testing.T) {
-	t.Parallel()
-	cmd := newProgram("", nil, nil, nil, nil).root()
-	start, args, err := cmd.Find([]string{"pty", "start", "--env", "A=1,2", "-e", "B=x y", "--timeout=5s", "--quiet", "0199"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := start.ParseFlags(args); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"--env=A=1,2", "--env=B=x y", "--quiet=true", "--timeout=5s"}
-	if got := changedFlags(start); !cmp.Equal(want, got) {
-		t.Errorf("changedFlags() = %q; want %q", got, want)
-	}
-}
-
-// A holder says what is wrong in its answer, in the words and with the status that
-// the starter then ends with; it takes nothing for granted.
-func TestHandover(t *testing.T) {
-	t.Parallel()
-	dir := socketDir(t)
-	hand := func(h handover) handoverAnswer {
-		t.Helper()
-		line, err := json.Marshal(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := process(t, "pty", "hold", "pty_1")
-		in, err := cmd.StdinPipe() // it stays open: the starter is there
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := in.Write(append(line, '\n')); err != nil { // a pipe holds that much
-			t.Fatal(err)
-		}
-		out, _ := cmd.Output() // the status is in the answer
-		var answer handoverAnswer
-		if err := json.Unmarshal(out, &answer); err != nil {
-			t.Fatalf("%q: %v", out, err)
-		}
-		return answer
-	}
-	environ := []string{"HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/none.sock"}
-	for name, test := range map[string]struct {
-		h      handover
-		status int
-		says   string
-	}{
-		"no script": {handover{Environ: environ, Session: "0199", Script: " "}, exit.Usage, "the script is empty"},
-		"a flag":    {handover{Environ: environ, Flags: []string{"--env=1A=x"}, Script: "true"}, exit.Usage, "Invalid bash env name"},
-		"no engine": {handover{Environ: environ, Session: "0199", Script: "true"}, exit.Engine, "none.sock"},
-	} {
-		answer := hand(test.h)
-		if e := answer.Error; e == nil || e.Status != test.status || !strings.Contains(e.Message, test.says) || answer.Terminal != nil {
-			t.Errorf("%s: %+v; want status %d and %q", name, answer.Error, test.status, test.says)
-		}
-	}
-	status, out, errs := call(t, nil, "pty", "hold", "pty_1")
-	if status != exit.Usage || out != "" || !strings.Contains(errs, "sandboxbash pty start") {
-		t.Errorf("pty hold by hand = %d, %q, %q", status, out, errs)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*/*/*/*/*")); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
 	}
 }

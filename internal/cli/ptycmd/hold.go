@@ -1,4 +1,4 @@
-package cli
+package ptycmd
 
 import (
 	"bufio"
@@ -70,7 +70,7 @@ var holdFlags = []string{
 	"timeout", "grace", "run.cwd", "env.set", "env.unsafe", "shell", "output.limit", "pty.unattended", "pty.size", "session.idle", "artifacts.mode", "json", "quiet",
 }
 
-func (a *ptyCommands) ptyHoldCommand() *cobra.Command {
+func (a *commands) holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hold ID", Hidden: true, Short: "Keep a terminal (started by `pty start`)",
 		Example: "  sandboxbash pty start 0199 -- vi",
@@ -109,7 +109,7 @@ func (a *ptyCommands) ptyHoldCommand() *cobra.Command {
 }
 
 // answerHandover tells the starter, who alone says what is wrong.
-func (a *ptyCommands) answerHandover(answer handoverAnswer, err error) error {
+func (a *commands) answerHandover(answer handoverAnswer, err error) error {
 	answer.Notes = a.TakeNotes()
 	if err != nil {
 		v := exit.Judge(err)
@@ -120,7 +120,7 @@ func (a *ptyCommands) answerHandover(answer handoverAnswer, err error) error {
 }
 
 // hold keeps a terminal from its start to its end.
-func (a *ptyCommands) hold(ctx context.Context, id string, timeout time.Duration, h handover, in io.Reader) error {
+func (a *commands) hold(ctx context.Context, id string, timeout time.Duration, h handover, in io.Reader) error {
 	life, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	starter := watchStarter(in, end)

@@ -1,4 +1,6 @@
-package cli
+// Package ptycmd is the command pty: programs on terminals that outlive the call that started
+// them, and the process that keeps each.
+package ptycmd
 
 import (
 	"bufio"
@@ -25,18 +27,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
 
-// ptyCommands are the pty commands.
-type ptyCommands struct{ *core.App }
+// commands are the pty commands.
+type commands struct{ *core.App }
 
-func (a *ptyCommands) ptyCommand() *cobra.Command {
+// Command is the command pty.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("pty", "Keep programs on terminals between calls",
 		`  id=$(sandboxbash pty start 0199 -- 'python3 -i')
   sandboxbash pty wait --input $id
   sandboxbash pty write --keys enter $id '6*7'
   sandboxbash pty screen $id
   sandboxbash pty end $id`,
-		a.ptyStartCommand(), a.ptyListCommand(), a.ptyWriteCommand(), a.ptyResizeCommand(), a.ptyReadCommand(),
-		a.ptyScreenCommand(), a.ptyWaitCommand(), a.ptyEndCommand(), a.ptyHoldCommand())
+		a.startCommand(), a.listCommand(), a.writeCommand(), a.resizeCommand(), a.readCommand(),
+		a.screenCommand(), a.waitCommand(), a.endCommand(), a.holdCommand())
 	c.Long = `A terminal outlives the call that started it: scripts and programs can use editors,
 REPLs, debuggers and prompts step by step. A process of its own keeps the terminal until
 its program has ended and its outcome was read, until it is ended by pty end, until its
@@ -48,7 +52,7 @@ An ID may be shortened to a unique start. To work on your own terminal use
 	return c
 }
 
-func (a *ptyCommands) ptyStartCommand() *cobra.Command {
+func (a *commands) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "start [flags] SESSION [-- SCRIPT [ARG...]]", Short: "Start a program on a new terminal, and print the terminal's id",
 		Long: `Start a script, or a shell, on a terminal that outlives this call, and print the
@@ -78,13 +82,13 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 			if args[0] == "" {
 				return core.ErrNoSessionID
 			}
-			return a.startPTY(cmd, r, args[0], args[1:])
+			return a.start(cmd, r, args[0], args[1:])
 		})
 	}
 	return cmd
 }
 
-func (a *ptyCommands) startPTY(cmd *cobra.Command, r *runcmd.Runner, session string, words []string) error {
+func (a *commands) start(cmd *cobra.Command, r *runcmd.Runner, session string, words []string) error {
 	ctx := cmd.Context()
 	size, err := parseSize(a.Cfg.PTY.Size)
 	if err != nil {
@@ -234,7 +238,7 @@ func (s *startedHolder) close() {
 	_ = s.out.Close()
 }
 
-func (a *ptyCommands) ptyListCommand() *cobra.Command {
+func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the terminals that are kept on this machine",
 		Example: "  sandboxbash pty ls\n  sandboxbash pty ls --json --session 0199 | jq -r '.[].id'",
