@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/servecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/sessioncmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
@@ -72,7 +73,7 @@ func (a *program) root() *cobra.Command {
 	root.AddCommand(
 		runcmd.Command(a.App), sessioncmd.Command(a.App), jobcmd.Command(a.App), ptycmd.Command(a.App),
 		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
-		policycmd.Command(a.App), plancmd.Command(a.App), (&serveCommands{a.App}).serveCommand(),
+		policycmd.Command(a.App), plancmd.Command(a.App), servecmd.Command(a.App),
 		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),
 	)
 	return root

@@ -1,13 +1,18 @@
 //go:build unix
 
-package cli
+package servecmd_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
+	"github.com/sandboxbash/sandboxbash/internal/cli/servecmd"
 )
+
+func TestMain(m *testing.M) { clitest.Main(m) }
 
 // What a server that was killed has left is removed by the next one; what belongs to one
 // that runs, or has just begun, is not, and neither is what is not ours alone.
@@ -15,7 +20,7 @@ func TestScratchOfTheKilled(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
 	serve := func() (end func(kill bool)) {
-		cmd := process(t, "serve", "rpc")
+		cmd := clitest.Process(t, "serve", "rpc")
 		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -65,11 +70,11 @@ func TestScratchOfTheKilled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(left[0], "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	shared := filepath.Join(tmp, scratchPrefix+"shared")
+	shared := filepath.Join(tmp, servecmd.ScratchPrefix+"shared")
 	if err := os.Mkdir(shared, 0o755); err != nil { //nolint:gosec // others can reach it
 		t.Fatal(err)
 	}
-	if err := os.Symlink(shared, filepath.Join(tmp, scratchPrefix+"link")); err != nil {
+	if err := os.Symlink(shared, filepath.Join(tmp, servecmd.ScratchPrefix+"link")); err != nil {
 		t.Fatal(err)
 	}
 	running := serve()

@@ -1,4 +1,6 @@
-package cli
+// Package servecmd is the command serve: the bash tool for programs that run agents, over
+// JSON-RPC or MCP, and the sessions of its clients.
+package servecmd
 
 import (
 	"context"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
@@ -26,18 +29,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// serveCommands are the servers.
-type serveCommands struct{ *core.App }
+// commands are the serve commands.
+type commands struct{ *core.App }
 
-// serveFlags are those of both servers.
-var serveFlags = []string{"policy.contract", "agent.toolNames", "env.set", "env.unsafe", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
+// commonFlags are the flags of both servers.
+var commonFlags = []string{"policy.contract", "agent.toolNames", "env.set", "env.unsafe", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
 
-func (a *serveCommands) serveCommand() *cobra.Command {
+// Command is the command serve.
+func Command(app *core.App) *cobra.Command {
+	a := &commands{app}
 	c := flags.Family("serve", "Serve the bash tool to programs that run agents",
 		`  sandboxbash serve mcp --workspace copy:.
   sandboxbash serve mcp --http 127.0.0.1:8808
   sandboxbash serve rpc --contract agent`,
-		a.serveRPCCommand(), a.serveMCPCommand())
+		a.rpcCommand(), a.mcpCommand())
 	c.Long = `Serve the bash tool under a contract, --contract: agent (default), plain or modes. A
 client's first call starts a session, as the flags say; the session is removed when the
 client disconnects. A changed workspace is kept for a while (keep.for), and standard
@@ -46,7 +51,7 @@ error says how to get it. The settings agent.* say what agents may do: see ` + "
 	return c
 }
 
-func (a *serveCommands) serveRPCCommand() *cobra.Command {
+func (a *commands) rpcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rpc [flags]", Short: "Speak JSON-RPC 2.0 on standard input and output, one object per line",
 		Long: `Speak JSON-RPC 2.0 on standard input and output, one object per line, until the input
@@ -55,7 +60,7 @@ described in docs/rpc.md.`,
 		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}' | sandboxbash serve rpc`,
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
-	flags.Add(cmd, serveFlags...)
+	flags.Add(cmd, commonFlags...)
 	flags.Add(cmd, flags.Session...)
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		o, host, err := a.server(ctx)
@@ -68,7 +73,7 @@ described in docs/rpc.md.`,
 	return cmd
 }
 
-func (a *serveCommands) serveMCPCommand() *cobra.Command {
+func (a *commands) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp [flags]", Short: "Speak the Model Context Protocol on standard input and output, or over HTTP",
 		Long: `Speak the Model Context Protocol on standard input and output until the input ends,
@@ -83,14 +88,14 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
   sandboxbash serve mcp --http 0.0.0.0:8808 --host agents.example --tls-cert cert.pem --tls-key key.pem`,
 		Args: flags.Args(0, 0, "no arguments"),
 	}
-	flags.Add(cmd, serveFlags...)
+	flags.Add(cmd, commonFlags...)
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
 	return cmd
 }
 
-func (a *serveCommands) serveMCP(ctx context.Context) error {
+func (a *commands) serveMCP(ctx context.Context) error {
 	var listener net.Listener
 	var h serve.HTTPOptions
 	if a.Cfg.Serve.HTTP != "" { // what is wrong with it is told before anything is done
@@ -119,7 +124,7 @@ func (a *serveCommands) serveMCP(ctx context.Context) error {
 }
 
 // listen opens the address of the HTTP server.
-func (a *serveCommands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions, error) {
+func (a *commands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions, error) {
 	c := a.Cfg.Serve
 	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.Cfg.Session.Idle}
 	if c.TLSCert != "" {
@@ -133,7 +138,7 @@ func (a *serveCommands) listen(ctx context.Context) (net.Listener, serve.HTTPOpt
 		return nil, h, exit.Misuse("", "%v", err)
 	}
 	var err error
-	if h.Token, err = a.token(); err != nil {
+	if h.Token, err = token(c.TokenFile); err != nil {
 		return nil, h, err
 	}
 	var lc net.ListenConfig
@@ -152,9 +157,8 @@ func (a *serveCommands) listen(ctx context.Context) (net.Listener, serve.HTTPOpt
 // tokenBytes is the length of a token that is made here.
 const tokenBytes = 32
 
-// token reads the token, or makes one.
-func (a *serveCommands) token() (string, error) {
-	path := a.Cfg.Serve.TokenFile
+// token reads the token from a file, or makes one if the path is "".
+func token(path string) (string, error) {
 	if path == "" {
 		b := make([]byte, tokenBytes)
 		_, _ = rand.Read(b) // it never fails
@@ -188,8 +192,8 @@ func (a *serveCommands) token() (string, error) {
 }
 
 // server makes what both servers need. The host's close is the caller's.
-func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, error) {
-	settings := a.agentSettings()
+func (a *commands) server(ctx context.Context) (serve.Options, *host, error) {
+	settings := agentSettings(a.Cfg)
 	spec, err := a.Spec()
 	if err != nil {
 		return serve.Options{}, nil, err
@@ -204,7 +208,7 @@ func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, 
 	if err := a.ServeMetrics(ctx); err != nil {
 		return serve.Options{}, nil, err
 	}
-	host, err := a.newServeHost(settings, spec)
+	h, err := newHost(a.App, settings, spec)
 	if err != nil {
 		return serve.Options{}, nil, err
 	}
@@ -213,28 +217,28 @@ func (a *serveCommands) server(ctx context.Context) (serve.Options, *serveHost, 
 	rows := policycmd.NewRows(checked, a.Note)
 	return serve.Options{
 		Version: a.Build().Version, Contract: contract, Settings: settings, Tools: a.Cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
-		TerminalTool: a.Cfg.Agent.TerminalTool, ClientTerminal: a.Cfg.Agent.ClientTerminal, Host: host,
-		Policy: func(c tool.Name, tools []string) (policy.Checker, error) { return host.policy(c, tools) },
+		TerminalTool: a.Cfg.Agent.TerminalTool, ClientTerminal: a.Cfg.Agent.ClientTerminal, Host: h,
+		Policy: func(c tool.Name, tools []string) (policy.Checker, error) { return h.policy(c, tools) },
 		Check: func(row json.RawMessage) (any, error) {
-			host.rows.Lock()
-			defer host.rows.Unlock()
+			h.rows.Lock()
+			defer h.rows.Unlock()
 			return rows.Answer(stdio.InputLine{Text: row})
 		},
 		Mask: func(message []byte) []byte { return a.Known().ScrubJSON(message, "id") },
 		Note: a.Note, Kept: a.TellKept,
-	}, host, nil
+	}, h, nil
 }
 
 // agentSettings are the settings of contract agent.
-func (a *serveCommands) agentSettings() tool.Settings {
-	c := a.Cfg.Agent
+func agentSettings(cfg *config.Config) tool.Settings {
+	c := cfg.Agent
 	s := tool.DefaultSettings()
 	s.Async, s.MaxJobs, s.PollWait = c.Async, c.MaxJobs, tool.PollWait(c.PollWait)
 	s.AutoBackground, s.ThresholdMs = c.AutoBackground, float64(c.AutoBackgroundAfter.Milliseconds())
 	s.StripHeadTail, s.ExtractHeadTail = c.StripHeadTail, c.ExtractHeadTail
-	s.Interceptor, s.Match = c.Interceptor || a.Cfg.Policy.Interceptor, policy.Match(a.Cfg.Policy.Match)
-	if a.Cfg.Policy.Rules != nil {
-		s.Rules = core.InterceptorRules(a.Cfg.Policy)
+	s.Interceptor, s.Match = c.Interceptor || cfg.Policy.Interceptor, policy.Match(cfg.Policy.Match)
+	if cfg.Policy.Rules != nil {
+		s.Rules = core.InterceptorRules(cfg.Policy)
 	}
 	s.Minimizer.Enabled, s.Minimizer.Only, s.Minimizer.Except = c.Minimizer, c.MinimizerOnly, c.MinimizerExcept
 	s.WindowBytes, s.HeadBytes, s.MaxTimeout = int(c.Window), int(c.Head), c.MaxTimeout.Seconds()

@@ -1,4 +1,4 @@
-package cli
+package servecmd
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/sandboxbash/sandboxbash/agent"
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
@@ -26,9 +27,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// serveHost starts the sessions of a server. The engine is looked for at the first
+// host starts the sessions of a server. The engine is looked for at the first
 // of them.
-type serveHost struct {
+type host struct {
 	app      *core.App
 	settings tool.Settings
 	spec     sandbox.Spec
@@ -51,14 +52,14 @@ type serveHost struct {
 // agentOwner is whose the jobs of served sessions are.
 const agentOwner = "agent"
 
-// newServeHost reads what agents are given of this machine.
-func (a *serveCommands) newServeHost(settings tool.Settings, spec sandbox.Spec) (*serveHost, error) {
-	h := &serveHost{app: a.App, settings: settings, spec: spec, policies: map[string]*policy.Policy{}}
+// newHost reads what agents are given of this machine.
+func newHost(app *core.App, settings tool.Settings, spec sandbox.Spec) (*host, error) {
+	h := &host{app: app, settings: settings, spec: spec, policies: map[string]*policy.Policy{}}
 	var err error
-	if h.rc, err = readRC(a.Cfg.Agent.RC); err != nil {
+	if h.rc, err = readRC(app.Cfg.Agent.RC); err != nil {
 		return nil, err
 	}
-	if h.urls, err = a.agentURLs(); err != nil {
+	if h.urls, err = agentURLs(app.Cfg.Agent); err != nil {
 		return nil, err
 	}
 	if h.scratch, h.unscratch, err = newScratch(); err != nil {
@@ -66,7 +67,7 @@ func (a *serveCommands) newServeHost(settings tool.Settings, spec sandbox.Spec) 
 	}
 	ctx, end := context.WithCancel(context.Background())
 	h.end = end
-	if a.Cfg.Session.Warm > 0 {
+	if app.Cfg.Session.Warm > 0 {
 		h.warming.Go(func() { h.warm(ctx) })
 	}
 	return h, nil
@@ -95,9 +96,9 @@ func readRC(path string) (string, error) {
 }
 
 // agentURLs is what internal URLs stand for, but for those of a session.
-func (a *serveCommands) agentURLs() (tool.URLs, error) {
+func agentURLs(c config.Agent) (tool.URLs, error) {
 	var u tool.URLs
-	for _, dir := range a.Cfg.Agent.Skills {
+	for _, dir := range c.Skills {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return u, exit.Misuse("", "agent.skills: %v", err)
@@ -109,8 +110,8 @@ func (a *serveCommands) agentURLs() (tool.URLs, error) {
 			}
 		}
 	}
-	roots := tool.Roots{Memory: a.Cfg.Agent.Memory, Rules: map[string]string{}}
-	for _, path := range a.Cfg.Agent.Rules {
+	roots := tool.Roots{Memory: c.Memory, Rules: map[string]string{}}
+	for _, path := range c.Rules {
 		roots.Rules[strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))] = path
 	}
 	u.Resolver = roots
@@ -118,7 +119,7 @@ func (a *serveCommands) agentURLs() (tool.URLs, error) {
 }
 
 // warm prepares sessions before a client asks for one.
-func (h *serveHost) warm(ctx context.Context) {
+func (h *host) warm(ctx context.Context) {
 	engine, _, err := h.sessions(ctx)
 	if err == nil {
 		err = engine.Warm(ctx, h.leased(h.spec, ""))
@@ -129,7 +130,7 @@ func (h *serveHost) warm(ctx context.Context) {
 }
 
 // sessions returns the owner of sessions, and the store of their artifacts.
-func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, error) {
+func (h *host) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.engine != nil {
@@ -154,7 +155,7 @@ func (h *serveHost) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store,
 }
 
 // policy is the policy of a contract, made once for each list of tools.
-func (h *serveHost) policy(contract tool.Name, tools []string) (*policy.Policy, error) {
+func (h *host) policy(contract tool.Name, tools []string) (*policy.Policy, error) {
 	h.rows.Lock()
 	defer h.rows.Unlock()
 	key := fmt.Sprintf("%s %q", contract, tools)
@@ -174,7 +175,7 @@ func (h *serveHost) policy(contract tool.Name, tools []string) (*policy.Policy, 
 
 // leased is a spec with its lease: sessions end soon after their server, unless
 // they are to be found again.
-func (h *serveHost) leased(s sandbox.Spec, idle string) sandbox.Spec {
+func (h *host) leased(s sandbox.Spec, idle string) sandbox.Spec {
 	s.Lease, s.Keep = sandbox.DefaultLease, h.app.KeepFor()
 	if h.app.Cfg.Session.Ahead == 0 { // nothing is heard of an idle one
 		s.Lease = max(s.Lease, h.app.Cfg.Session.Idle)
@@ -186,7 +187,7 @@ func (h *serveHost) leased(s sandbox.Spec, idle string) sandbox.Spec {
 }
 
 // Start implements serve.Host.
-func (h *serveHost) Start(ctx context.Context, r serve.SessionRequest) (*serve.Session, error) {
+func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Session, error) {
 	engine, store, err := h.sessions(ctx)
 	if err != nil {
 		return nil, err
@@ -215,7 +216,7 @@ func (h *serveHost) Start(ctx context.Context, r serve.SessionRequest) (*serve.S
 }
 
 // box starts or opens a session.
-func (h *serveHost) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionRequest) (*sandbox.Session, error) {
+func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionRequest) (*sandbox.Session, error) {
 	if r.Attach != "" {
 		return engine.Open(ctx, r.Attach)
 	}
@@ -283,7 +284,7 @@ func shaped(s sandbox.Spec, w serve.Shape) (sandbox.Spec, error) {
 }
 
 // options say how an agent uses a session.
-func (h *serveHost) options(box *sandbox.Session, store *sink.Store, rules policy.Checker, r serve.SessionRequest) agent.SessionOptions {
+func (h *host) options(box *sandbox.Session, store *sink.Store, rules policy.Checker, r serve.SessionRequest) agent.SessionOptions {
 	urls := h.urls
 	if roots, ok := urls.Resolver.(tool.Roots); ok && store != nil {
 		roots.Artifacts = filepath.Join(h.app.ArtifactsDir(), box.ID())
@@ -301,7 +302,7 @@ func (h *serveHost) options(box *sandbox.Session, store *sink.Store, rules polic
 }
 
 // List implements serve.Host.
-func (h *serveHost) List(ctx context.Context) ([]sandbox.Info, error) {
+func (h *host) List(ctx context.Context) ([]sandbox.Info, error) {
 	engine, _, err := h.sessions(ctx)
 	if err != nil {
 		return nil, err
@@ -310,7 +311,7 @@ func (h *serveHost) List(ctx context.Context) ([]sandbox.Info, error) {
 }
 
 // close ends what was prepared, when all clients have gone.
-func (h *serveHost) close() error {
+func (h *host) close() error {
 	h.end()
 	h.warming.Wait()
 	h.mu.Lock()
