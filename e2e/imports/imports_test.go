@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "policy", "sandbox", "sink"},
 	"internal/cli/exit":        {"config", "engine", "exec", "images", "internal/wire", "policy", "sandbox", "sink"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
-	"internal/cli/holder":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/serve", "sandbox"},
+	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/serve", "sandbox"},
 	"internal/cli/imagecmd":    {"engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/plancmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "tool"},

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
@@ -34,15 +33,24 @@ const (
 	maxSocketPath = 103
 )
 
+// Environment is what says where a user's directories are.
+type Environment interface {
+	// Getenv is a variable, or "".
+	Getenv(name string) string
+	// UserDir is a directory of the user's by its XDG variable, or the system's own; "" if
+	// there is none.
+	UserDir(variable, fallback string) string
+}
+
 // Dir is where the sockets are: below the user's runtime directory, which
 // ends with the user's last login or the machine, else below the state directory.
-func Dir(a *core.App) (string, error) {
+func Dir(env Environment) (string, error) {
 	if !keepsTerminals {
 		return "", exit.Misuse("keep a terminal with `sandboxbash serve rpc`, for as long as that runs", "terminals that outlive a call need a Unix system")
 	}
-	base := a.Getenv("XDG_RUNTIME_DIR")
+	base := env.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(base) || !ownedByUs(base) {
-		base = a.UserDir("XDG_STATE_HOME", ".local/state")
+		base = env.UserDir("XDG_STATE_HOME", ".local/state")
 	}
 	if base == "" {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME", "there is no directory for the sockets of terminals")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -135,8 +134,8 @@ func Prune(ctx context.Context, dir string, note func(text string)) error {
 
 // EndAll ends the terminals of a session that is about to end, so that nothing
 // of them is left behind it. What of that fails their holders do soon after.
-func EndAll(ctx context.Context, a *core.App, sessions *sandbox.Engine, id string) {
-	dir, err := Dir(a)
+func EndAll(ctx context.Context, env Environment, sessions *sandbox.Engine, id string) {
+	dir, err := Dir(env)
 	if err != nil {
 		return
 	}
