@@ -246,11 +246,9 @@ func (a *App) Sessions(ctx context.Context, progress func(engine.Progress), rule
 	if err != nil {
 		return nil, err
 	}
-	var store *sink.Store
-	if a.Cfg.Artifacts.Mode != "never" {
-		if store, err = a.Store(); err != nil {
-			return nil, err
-		}
+	store, err := a.OutputStore()
+	if err != nil {
+		return nil, err
 	}
 	return a.Observed(r, sandbox.Options{
 		Policy: rules, Secrets: a.Known(), Artifacts: store, Grace: a.Cfg.Grace, Progress: progress, Keep: a.KeepLimits(), Pruned: a.TellPruned,
@@ -283,6 +281,14 @@ func (a *App) Store() (*sink.Store, error) {
 	return sink.NewStore(dir, sink.StoreOptions{
 		ArtifactBytes: c.Max, SessionBytes: c.SessionMax, TotalBytes: c.TotalMax, Retention: c.Retention,
 	})
+}
+
+// OutputStore is where commands' outputs are kept, nil if they are not to be.
+func (a *App) OutputStore() (*sink.Store, error) {
+	if a.Cfg.Artifacts.Mode == "never" {
+		return nil, nil
+	}
+	return a.Store()
 }
 
 // Collect removes artifacts that are past their retention, and what takes

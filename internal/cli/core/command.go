@@ -141,19 +141,3 @@ type ErrorJSON struct {
 	Message string       `json:"message"`
 	Hint    string       `json:"hint,omitempty"` // what to do
 }
-
-// OnlySession returns the id of the session, if there is just one.
-func (a *App) OnlySession(ctx context.Context) (string, error) {
-	sessions, err := a.Sessions(ctx, nil, nil)
-	if err != nil {
-		return "", err
-	}
-	list, err := sessions.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	if len(list) != 1 {
-		return "", exit.Misuse("name one, from `sandboxbash session ls`", "there are %d sessions to attach to", len(list))
-	}
-	return list[0].ID, nil
-}

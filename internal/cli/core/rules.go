@@ -7,7 +7,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/policy"
-	"github.com/sandboxbash/sandboxbash/tool"
 )
 
 // PolicyOptions is what the configuration says, with checks for where it says
@@ -85,16 +84,4 @@ func ToolsOf(rules []policy.Rule) []string {
 		}
 	}
 	return tools
-}
-
-// AgentPolicy is what decides about an agent's commands: what the contract has, and
-// what the configuration says.
-func (a *App) AgentPolicy(contract tool.Name, tools []string) (*policy.Policy, error) {
-	c := a.Cfg.Policy
-	c.Interceptor, c.Tools = c.Interceptor || a.Cfg.Agent.Interceptor, tools
-	var checks []string
-	if contract == tool.Modes {
-		checks = policy.CheckNames()
-	}
-	return a.NewPolicy(PolicyOptions(c, checks))
 }

@@ -32,7 +32,7 @@ func (a *Runner) Attach(ctx context.Context, id string, words []string, timeout 
 	}
 	if id == "" {
 		var err error
-		if id, err = a.OnlySession(ctx); err != nil {
+		if id, err = a.onlySession(ctx); err != nil {
 			return err
 		}
 	}
@@ -45,3 +45,19 @@ func (a *Runner) Attach(ctx context.Context, id string, words []string, timeout 
 
 // ShellScripts start the shell that a person types into.
 var ShellScripts = map[string]string{"bash": "exec bash -i", "sh": "exec sh -i"}
+
+// onlySession returns the id of the session, if there is just one.
+func (a *Runner) onlySession(ctx context.Context) (string, error) {
+	sessions, err := a.Sessions(ctx, nil, nil)
+	if err != nil {
+		return "", err
+	}
+	list, err := sessions.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(list) != 1 {
+		return "", exit.Misuse("name one, from `sandboxbash session ls`", "there are %d sessions to attach to", len(list))
+	}
+	return list[0].ID, nil
+}

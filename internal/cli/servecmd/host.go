@@ -140,11 +140,9 @@ func (h *host) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	var store *sink.Store
-	if h.app.Cfg.Artifacts.Mode != "never" {
-		if store, err = h.app.Store(); err != nil {
-			return nil, nil, err
-		}
+	store, err := h.app.OutputStore()
+	if err != nil {
+		return nil, nil, err
 	}
 	h.store = store
 	h.engine = h.app.Observed(r, sandbox.Options{
@@ -162,7 +160,7 @@ func (h *host) policy(contract tool.Name, tools []string) (*policy.Policy, error
 	if made := h.policies[key]; made != nil {
 		return made, nil
 	}
-	rules, err := h.app.AgentPolicy(contract, tools)
+	rules, err := agentPolicy(h.app, contract, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +169,18 @@ func (h *host) policy(contract tool.Name, tools []string) (*policy.Policy, error
 	}
 	h.policies[key] = rules
 	return rules, nil
+}
+
+// agentPolicy is what decides about an agent's commands: what the contract has, and
+// what the configuration says.
+func agentPolicy(a *core.App, contract tool.Name, tools []string) (*policy.Policy, error) {
+	c := a.Cfg.Policy
+	c.Interceptor, c.Tools = c.Interceptor || a.Cfg.Agent.Interceptor, tools
+	var checks []string
+	if contract == tool.Modes {
+		checks = policy.CheckNames()
+	}
+	return a.NewPolicy(core.PolicyOptions(c, checks))
 }
 
 // leased is a spec with its lease: sessions end soon after their server, unless

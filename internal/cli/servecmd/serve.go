@@ -202,7 +202,7 @@ func (a *commands) server(ctx context.Context) (serve.Options, *host, error) {
 		return serve.Options{}, nil, err
 	}
 	contract := tool.Name(a.Cfg.Agent.Contract)
-	if _, err := a.AgentPolicy(contract, a.Cfg.Agent.ToolNames); err != nil { // also tells what is left out
+	if _, err := agentPolicy(a.App, contract, a.Cfg.Agent.ToolNames); err != nil { // also tells what is left out
 		return serve.Options{}, nil, err
 	}
 	if err := a.ServeMetrics(ctx); err != nil {
