@@ -48,7 +48,11 @@ func (c call) su() {
 	}
 	switch {
 	case ok:
-		c.shellText(inner{text: text, via: c.name + " -c", kind: opaqueShell, in: c.in})
+		script := inner{text: text, via: c.name + " -c", kind: opaqueShell, in: c.in}
+		if len(rest) > 1 { // the words after the user
+			script.zero, script.args = rest[1], rest[2:]
+		}
+		c.shellText(script)
 	case c.name == "runuser" && given(o, "u user"):
 		c.reached(c.name, func() { c.argv(c.environment(rest), c.in) })
 	default:

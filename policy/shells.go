@@ -9,20 +9,22 @@ var shells = set("sh bash rbash dash ash zsh ksh ksh93 mksh lksh pdksh oksh yash
 
 // shellCommand looks at what a shell runs: the text after -c, a file, or its input.
 func (c call) shellCommand() {
-	command, rest, ok := c.shellOptions(c.name, c.args)
+	from, rest, ok := c.shellOptions(c.name, c.args)
 	switch {
 	case !ok:
 		c.unclear(opaqueShell, quote(c.name+" with options that are not known"))
 		c.shellGuess(c.name, rest, c.in)
-	case command && len(rest) > 0:
+	case from == fromText && len(rest) > 0:
 		script := inner{text: rest[0], via: c.name + " -c", kind: opaqueShell, in: c.in}
 		if len(rest) > 1 {
 			script.zero, script.args = rest[1], rest[2:]
 		}
 		c.shellText(script)
-	case command:
-	case len(rest) == 0 || rest[0].parts == nil && stdinNames[rest[0].text]:
-		c.stdinScript(c.name, c.in, nil)
+	case from == fromText:
+	case from == fromInput || len(rest) == 0:
+		c.stdinScript(c.name, c.in, rest)
+	case rest[0].parts == nil && stdinNames[rest[0].text]:
+		c.stdinScript(c.name, c.in, rest[1:])
 	default:
 		c.shellFile(c.name, rest, c.in)
 	}
@@ -73,9 +75,18 @@ func (w *walker) shellGuess(name string, rest []arg, in stream) {
 const shellLong = "rcfile= init-file= norc noprofile login posix restricted verbose noediting debugger" +
 	" dump-strings dump-po-strings help version pretty-print emulate= no-config private no-execute interactive"
 
-// shellOptions reads a shell's options. It returns whether there is a -c, and the words
-// after the options. ok is false if an option is not known; then rest starts with it.
-func (w *walker) shellOptions(name string, args []arg) (command bool, rest []arg, ok bool) {
+// scriptSource says where a shell takes its script from.
+type scriptSource uint8
+
+const (
+	fromFile  scriptSource = iota // the first word names it; without words it is the input
+	fromText                      // -c: the first word is the script
+	fromInput                     // -s: all words are its arguments
+)
+
+// shellOptions reads a shell's options. It returns where the script is, and the words after
+// the options. ok is false if an option is not known; then rest starts with it.
+func (w *walker) shellOptions(name string, args []arg) (from scriptSource, rest []arg, ok bool) {
 	const letters = "abcefhiklmnprstuvxBCEHPTDV"
 	g := grammar{long: shellLong}
 	i := 1
@@ -85,13 +96,13 @@ func (w *walker) shellOptions(name string, args []arg) (command bool, rest []arg
 			break
 		}
 		if args[i].parts != nil {
-			return command, args[i:], false
+			return from, args[i:], false
 		}
 		if strings.HasPrefix(text, "--") {
 			bare, _, attached := strings.Cut(text[2:], "=")
 			full, known := g.fullName(bare)
 			if !known {
-				return command, args[i:], false
+				return from, args[i:], false
 			}
 			i++
 			if strings.HasSuffix(full, "=") && !attached && i < len(args) {
@@ -106,23 +117,21 @@ func (w *walker) shellOptions(name string, args []arg) (command bool, rest []arg
 		for _, c := range text[1:] {
 			switch {
 			case c == 'c' && text[0] == '-':
-				command = true
+				from = fromText
+			case c == 's' && text[0] == '-' && from != fromText:
+				from = fromInput
 			case c == 'o' || c == 'O':
 				values++
 			case !strings.ContainsRune(letters, c):
-				return command, args[i:], false
+				return from, args[i:], false
 			}
 		}
 		i += 1 + values
-		if strings.Contains(text, "s") && text[0] == '-' && !command {
-			// The script is the standard input, and the words are its arguments.
-			return false, nil, true
-		}
 	}
-	if i < len(args) && (args[i].is("--") || command && args[i].is("-")) {
+	if i < len(args) && (args[i].is("--") || from != fromFile && args[i].is("-")) {
 		i++
 	}
-	return command, args[min(i, len(args)):], true
+	return from, args[min(i, len(args)):], true
 }
 
 // eval visits what eval runs, in the current shell.
@@ -147,20 +156,31 @@ func (c call) sourced() {
 	file := args[1]
 	switch {
 	case substitution(file) != nil:
-		c.sourceText(c.name+" <(…)", c.substituted(file))
+		c.sourceText(c.name+" <(…)", c.substituted(file), args[2:])
 	case file.parts == nil && stdinNames[file.text] && file.text != "-":
 		if text := c.read(c.in); c.in.set && !isKnown(text) {
 			c.deny(setDecode+"/file", file.at, c.name+" runs "+quote(text.text))
 		}
-		c.sourceText(c.name, c.in)
+		c.sourceText(c.name, c.in, args[2:])
 	default:
 		c.unclear(opaqueSource, quote(c.name+" "+file.text))
 	}
 }
 
-func (w *walker) sourceText(via string, in stream) {
-	if in.set {
-		w.shellText(inner{text: w.read(in), via: via, kind: opaqueSource, here: true})
+// sourceText visits what source reads. Words after the file's name are the positional
+// parameters meanwhile.
+func (w *walker) sourceText(via string, in stream, args []arg) {
+	if !in.set {
+		return
+	}
+	sh := w.shell
+	params, known := sh.args, sh.argsKnown
+	if len(args) > 0 {
+		sh.args, sh.argsKnown = args, true
+	}
+	w.shellText(inner{text: w.read(in), via: via, kind: opaqueSource, here: true})
+	if len(args) > 0 {
+		sh.args, sh.argsKnown = params, known
 	}
 }
 
