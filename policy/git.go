@@ -23,7 +23,7 @@ type gitCall struct {
 // ruleGit looks at git's own options, and then at the command.
 func ruleGit(c call) {
 	o := gitGrammar.parse(c.args[1:])
-	inline := map[string]string{}
+	inline := map[string]string{} // aliases, whose names have no case
 	for _, opt := range o.given {
 		switch opt.name {
 		case "c":
@@ -33,7 +33,7 @@ func ruleGit(c call) {
 			}
 			c.gitSetting(key, value, c.at())
 			if name, isAlias := aliasName(key); isAlias {
-				inline[name] = skeleton(value)
+				inline[strings.ToLower(name)] = skeleton(value)
 			}
 		case "config-env":
 			c.refuse(setExec+"/git-config", "git --config-env="+opt.value.text)
@@ -52,9 +52,12 @@ func ruleGit(c call) {
 		return
 	}
 	rest := o.rest[1:]
-	if text, is := inline[command]; is {
+	if text, is := inline[strings.ToLower(command)]; is {
 		c.gitAlias(command, text, rest)
-		return
+		if !gitCommands()[command] {
+			return
+		}
+		// A command that git has wins over an alias, and may be missing here.
 	}
 	if !gitCommands()[command] {
 		c.unclear(opaqueGit, "git "+quote(command))
@@ -80,7 +83,11 @@ func aliasName(key string) (string, bool) {
 func (c call) gitAlias(name, text string, more []arg) {
 	via := "git alias " + name
 	if command, ok := strings.CutPrefix(text, "!"); ok {
-		c.shellText(inner{text: lit(command, c.at()), via: via, kind: opaqueShell, args: more, in: c.in})
+		script := inner{text: lit(command, c.at()), via: via, kind: opaqueShell, args: more, in: c.in}
+		if len(more) > 0 { // git adds them, and gives them to the shell
+			script.text = lit(command+` "$@"`, c.at())
+		}
+		c.shellText(script)
 		return
 	}
 	words := append([]arg{lit("git", c.at())}, splitWords(text, c.at())...)
