@@ -192,12 +192,29 @@ func topLevel(elements []element) bool {
 	return len(before) == 1 && known && !isPattern && text == "" || parents(before)
 }
 
-// matchesAny reports whether a pattern matches one of the names.
+// matchesAny reports whether a pattern of the shell matches one of the names.
 func matchesAny(pattern string, names ...string) bool {
+	pattern = goPattern(pattern)
 	for _, name := range names {
 		if ok, err := path.Match(pattern, name); ok && err == nil {
 			return true
 		}
 	}
 	return false
+}
+
+// characterClasses are the ASCII characters of the classes in bracket expressions.
+var characterClasses = strings.NewReplacer(
+	"[:alpha:]", "a-zA-Z", "[:lower:]", "a-z", "[:upper:]", "A-Z", "[:digit:]", "0-9", "[:alnum:]", "a-zA-Z0-9", "[:word:]", "a-zA-Z0-9_",
+	"[:xdigit:]", "0-9a-fA-F", "[:ascii:]", " -~", "[:print:]", " -~", "[:graph:]", "!-~",
+)
+
+// goPattern writes a pattern of the shell for path.Match, which has ^ alone for what is not
+// in brackets, and no classes.
+func goPattern(pattern string) string {
+	if !strings.Contains(pattern, "[") {
+		return pattern
+	}
+	pattern = strings.ReplaceAll(characterClasses.Replace(pattern), "[!", "[^")
+	return strings.NewReplacer("[]", `[\]`, "[^]", `[^\]`).Replace(pattern)
 }
