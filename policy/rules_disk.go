@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -279,39 +280,40 @@ func findStart(args []arg) []arg {
 // ruleFind refuses find -delete and the like if it starts at a directory whose loss is
 // grave: see loss.
 func ruleFind(c call) {
-	args := c.args
-	removes, tests := false, false
-	args = findStart(args)
+	args := findStart(c.args)
+	begin := slices.IndexFunc(args[1:], func(a arg) bool {
+		return strings.HasPrefix(a.lead(), "-") || a.is("(") || a.is("!")
+	})
 	start := args[1:]
+	if begin >= 0 {
+		start = start[:begin]
+	}
+	if len(start) == 0 {
+		start = []arg{lit(".", c.at())}
+	}
+	removes, tests := false, false
 	for i, a := range args {
-		text, _ := a.literal()
-		switch {
-		case i > 0 && strings.HasPrefix(text, "-") && len(start) > i-1 && len(start) == len(args)-1:
-			start = args[1:i]
-			fallthrough
-		default:
-			switch text {
-			case "-delete":
-				removes = true
-			case "-exec", "-execdir", "-ok", "-okdir":
-				if i+1 < len(args) {
-					name, _ := commandName(args[i+1])
-					removes = removes || name == "rm" || name == "shred" || name == "unlink"
-				}
-			case "-fprint", "-fprintf", "-fls", "-fprint0":
-				if i+1 < len(args) {
-					c.writes(args[i+1], "find "+text)
-				}
-			case "-name", "-iname", "-path", "-regex", "-mtime", "-size", "-newer", "-mmin", "-user", "-empty", "-atime", "-ctime":
-				tests = true
+		switch text, _ := a.literal(); text {
+		case "-delete":
+			removes = true
+		case "-exec", "-execdir", "-ok", "-okdir":
+			if i+1 < len(args) {
+				name, _ := commandName(args[i+1])
+				removes = removes || name == "rm" || name == "shred" || name == "unlink"
 			}
+		case "-fprint", "-fprintf", "-fls", "-fprint0":
+			if i+1 < len(args) {
+				c.writes(args[i+1], "find "+text)
+			}
+		case "-name", "-iname", "-path", "-regex", "-mtime", "-size", "-newer", "-mmin", "-user", "-empty", "-atime", "-ctime":
+			tests = true
 		}
 	}
 	if !removes {
 		return
 	}
 	for _, a := range start {
-		grave := c.loss(a) != "" || a.is(".")
+		grave := c.loss(a) != "" || a.parts == nil && a.text != "" && path.Clean(a.text) == "."
 		if full := c.resolve(a); grave && (!tests || full == "/" || full == "~") {
 			c.refuse(setDisk+"/mass-delete", "find "+quote(a.text)+" that removes")
 		}

@@ -169,8 +169,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/mass-delete",
-		[]string{"find / -delete", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "mv ~ x", "fd x -x rm -rf"},
-		[]string{"find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "mv ~/x/a y", "fd x -x ls"},
+		[]string{"find / -delete", "find -delete", "find -type f -delete", "find -L -delete", "find ./ -delete", "find ! -type d -delete", "find \\( -type f \\) -delete", "find a . -delete", "find -D x -O2 -- / -name x -delete", "find . -execdir /bin/rm {} +", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "mv ~ x", "fd x -x rm -rf"},
+		[]string{"find -name x -delete", "find ! -name x -delete", "find", "find -L", "find -type f", "find ./a -delete", "find a b -delete", "find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "mv ~/x/a y", "fd x -x ls"},
 	},
 	{
 		setDisk + "/remote",
