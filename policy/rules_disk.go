@@ -170,54 +170,91 @@ func ruleLn(c call) {
 	c.refuse(setDisk+"/empty", "ln -f, which replaces what is there")
 }
 
+// copyGrammar has the options of cp and mv.
+var copyGrammar = grammar{
+	short: "abdfiHlLnPpRrsS:t:TuvxZ",
+	long: "archive attributes-only backup? context? copy-contents debug dereference force help interactive link no-clobber no-copy no-dereference no-preserve= no-target-directory" +
+		" one-file-system parents preserve? recursive reflink? remove-destination sparse= strip-trailing-slashes suffix= symbolic-link target-directory= update? verbose version",
+}
+
+// copied returns what a command copies, and where to. ok is false if it copies nothing.
+func copied(g grammar, args []arg) (from []arg, to arg, ok bool) {
+	o := g.permuted(args)
+	if to, ok = o.get("t", "target-directory"); ok {
+		return o.rest, to, len(o.rest) > 0
+	}
+	last := len(o.rest) - 1
+	if last < 1 {
+		return nil, arg{}, false
+	}
+	return o.rest[:last], o.rest[last], true
+}
+
 func ruleCp(c call) {
-	_, operands := flags(c.args[1:])
-	if len(operands) < 2 {
+	if from, to, ok := copied(copyGrammar, c.args[1:]); ok {
+		c.copies(from, to)
+	}
+}
+
+// copies looks at files that are copied to another file, or into a directory.
+func (c call) copies(from []arg, to arg) {
+	c.lands(from, to)
+	for _, a := range from {
+		if a.is("/dev/null") || a.is("/dev/zero") || a.is("/dev/urandom") {
+			c.refuse(setDisk+"/empty", "cp of "+a.text+" over "+quote(to.text))
+		}
+	}
+}
+
+// startupDirs are the directories that files are copied into to be run or obeyed at start.
+var startupDirs = set("~ ~/.ssh ~/.config/fish ~/.config/git")
+
+// lands looks at the files that a copy or a move writes: to, or files in it.
+func (c call) lands(from []arg, to arg) {
+	c.writes(to, c.args[0].text)
+	dir := strings.TrimRight(to.text, "/")
+	if !startupDirs[c.resolve(to)] && dir != ".git/hooks" && !strings.HasSuffix(dir, "/.git/hooks") {
 		return
 	}
-	to := operands[len(operands)-1]
-	c.writes(to, c.args[0].text)
-	for _, from := range operands[:len(operands)-1] {
-		if from.is("/dev/null") || from.is("/dev/zero") || from.is("/dev/urandom") {
-			c.refuse(setDisk+"/empty", "cp of "+from.text+" over "+quote(to.text))
+	for _, a := range from {
+		if text, ok := a.literal(); ok && text != "" {
+			c.writes(makeArg(append(slices.Clone(to.all()), part{text: "/" + path.Base(text)}), to.at), c.args[0].text)
 		}
 	}
 }
 
 func ruleInstall(c call) {
-	o := grammar{
+	g := grammar{
 		short: "bcCdDpsTvZg:m:o:S:t:",
 		long:  "backup? compare directory group= mode= owner= preserve-timestamps strip strip-program= suffix= target-directory= no-target-directory verbose preserve-context context?",
-	}.permuted(c.args[1:])
+	}
+	o := g.permuted(c.args[1:])
 	if given(o, "d directory") {
 		return
 	}
 	if program, ok := o.get("strip-program"); ok {
 		c.program("install --strip-program", program, c.at())
 	}
-	rest := o.rest
-	if to, ok := o.get("t", "target-directory"); ok {
-		rest = append(slices.Clip(rest), to)
+	if from, to, ok := copied(g, c.args[1:]); ok {
+		c.copies(from, to)
 	}
-	ruleCp(c.with(rest))
 }
 
 func ruleMv(c call) {
-	has, operands := flags(c.args[1:])
-	if len(operands) < 2 {
+	from, to, ok := copied(copyGrammar, c.args[1:])
+	if !ok {
 		return
-	}
-	to := operands[len(operands)-1]
-	from := operands[:len(operands)-1]
-	if has("t", "target-directory") {
-		to, from = operands[0], operands[1:]
 	}
 	if to.is("/dev/null") {
 		c.refuse(setDisk+"/empty", "mv to /dev/null")
 	}
-	c.writes(to, "mv")
+	c.lands(from, to)
 	for _, a := range from {
-		if what := c.loss(a); what != "" && what != "everything there" {
+		what := c.loss(a)
+		if what == "everything there" && !strings.HasPrefix(a.lead(), "/") {
+			continue // mv * d
+		}
+		if what != "" {
 			c.refuse(setDisk+"/mass-delete", "mv of "+what)
 		}
 	}

@@ -134,8 +134,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setEnv + "/startup-file",
-		[]string{"echo x >> ~/.bashrc", "tee -a .git/hooks/pre-commit", "cp x ~/.ssh/authorized_keys", "sed -n 'w .profile' x", "echo x >.gitconfig"},
-		[]string{"cat ~/.bashrc", "echo x >> ~/bashrc", "cp .git/hooks/x.sample y", "echo x >> .git/hooks/pre-commit.sample", "echo x >.bashrc.bak"},
+		[]string{"echo x >> ~/.bashrc", "tee -a .git/hooks/pre-commit", "cp x ~/.ssh/authorized_keys", "cp x/authorized_keys ~/.ssh", "cp -t ~/.ssh config", "mv .bashrc ~", "cp x/.profile $HOME/", "cp pre-commit .git/hooks", "mv x/pre-push a/.git/hooks/", "install pre-push .git/hooks", "sed -n 'w .profile' x", "echo x >.gitconfig"},
+		[]string{"cat ~/.bashrc", "echo x >> ~/bashrc", "cp .git/hooks/x.sample y", "cp ~/.bashrc ~/backup", "cp ~/.bashrc backup", "cp ~/.ssh/config .", "cp id_rsa.pub ~/.ssh", "cp x.sample .git/hooks", "mv x ~", "cp -t ~ a", "echo x >> .git/hooks/pre-commit.sample", "echo x >.bashrc.bak"},
 	},
 	{
 		setDecode + "/pipe",
@@ -154,12 +154,12 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/system-file",
-		[]string{"echo x > /etc/hosts", "cp x /usr/bin/y", "tee -a /dev/sda", "dd if=x of=/boot/y", "cd /etc && echo x >> hosts", "curl -o /etc/x u"},
-		[]string{"cat /etc/hosts", "echo x >> /usr/local/x", "tee -a /dev/tty", "echo x >> etc/hosts", "cp /etc/hosts x", "echo x >> /etcetera"},
+		[]string{"echo x > /etc/hosts", "cp x /usr/bin/y", "cp -t /etc x", "cp -at/etc x", "cp x -t /etc", "cp --target-directory=/etc x y", "cp --target /etc x", "mv -t /etc x", "mv x -t /etc", "mv --target-directory=/etc x", "mv x y /etc", "install -t /etc x", "install x -D /etc/y", "tee -a /dev/sda", "dd if=x of=/boot/y", "cd /etc && echo x >> hosts", "curl -o /etc/x u"},
+		[]string{"cat /etc/hosts", "echo x >> /usr/local/x", "tee -a /dev/tty", "echo x >> etc/hosts", "cp /etc/hosts x", "cp -t d /etc/hosts", "cp -S /etc x y", "cp /etc", "mv -t d x", "mv /etc", "install -d /etc/x", "install -t d /etc/hosts", "echo x >> /etcetera"},
 	},
 	{
 		setDisk + "/empty",
-		[]string{": > f", ">f", "true >| f", "cat /dev/null > f", "tee f", "cp /dev/null f", "truncate -s 0 f", "ln -sf a b", "mv f /dev/null"},
+		[]string{": > f", ">f", "true >| f", "cat /dev/null > f", "tee f", "cp /dev/null f", "cp -t d a /dev/null", "cp a /dev/zero f", "install /dev/null f", "truncate -s 0 f", "ln -sf a b", "mv f /dev/null"},
 		[]string{": >> f", ">>f", ": >/dev/null", "echo x > f", "tee -a f", "cp a f", "truncate -s 10 f", "ln -s a b", "mv f g"},
 	},
 	{
@@ -169,8 +169,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/mass-delete",
-		[]string{"find / -delete", "find -delete", "find -type f -delete", "find -L -delete", "find ./ -delete", "find ! -type d -delete", "find \\( -type f \\) -delete", "find a . -delete", "find -D x -O2 -- / -name x -delete", "find . -execdir /bin/rm {} +", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "mv ~ x", "fd x -x rm -rf"},
-		[]string{"find -name x -delete", "find ! -name x -delete", "find", "find -L", "find -type f", "find ./a -delete", "find a b -delete", "find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "mv ~/x/a y", "fd x -x ls"},
+		[]string{"find / -delete", "find -delete", "find -type f -delete", "find -L -delete", "find ./ -delete", "find ! -type d -delete", "find \\( -type f \\) -delete", "find a . -delete", "find -D x -O2 -- / -name x -delete", "find . -execdir /bin/rm {} +", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "mv ~ x", "mv -t x ~", "mv /* x", "mv ~/* x", "mv .git x", "fd x -x rm -rf"},
+		[]string{"find -name x -delete", "find ! -name x -delete", "find", "find -L", "find -type f", "find ./a -delete", "find a b -delete", "find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "mv ~/x/a y", "mv * x", "mv ../* x", "mv -t x a/*", "mv x .git", "fd x -x ls"},
 	},
 	{
 		setDisk + "/remote",
