@@ -101,10 +101,12 @@ func (w *walker) emptied(s *syntax.Stmt, args []arg) {
 // bareRedirect refuses the output redirections of a statement that writes nothing.
 func (w *walker) bareRedirect(s *syntax.Stmt) {
 	for _, r := range s.Redirs {
-		if r.Op != syntax.RdrOut && r.Op != syntax.RdrClob || r.N != nil && r.N.Value != "1" {
-			continue
+		file := w.one(r.Word)
+		empties := r.Op == syntax.RdrOut || r.Op == syntax.RdrClob || r.Op == syntax.RdrAll
+		if r.Op == syntax.DplOut && r.N == nil { // >&file is as &>file, unless it names a descriptor
+			empties = file.known() && !writesNoFile(r)
 		}
-		if file := w.one(r.Word); !harmlessSink(file) {
+		if empties && !harmlessSink(file) {
 			w.deny(setDisk+"/empty", w.position(r), "the file "+quote(file.text)+" is emptied")
 		}
 	}

@@ -159,8 +159,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/empty",
-		[]string{": > f", ">f", "true >| f", "cat /dev/null > f", "tee f", "cp /dev/null f", "cp -t d a /dev/null", "cp a /dev/zero f", "install /dev/null f", "truncate -s 0 f", "ln -sf a b", "mv f /dev/null"},
-		[]string{": >> f", ">>f", ": >/dev/null", "echo x > f", "tee -a f", "cp a f", "truncate -s 10 f", "ln -s a b", "mv f g"},
+		[]string{": > f", ">f", "2>f", "&>f", ">&f", ": 2>f", ": &>f", "true >&f", "{ > f; }", ": >a >/dev/null", "true >| f", "cat /dev/null > f", "tee f", "cp /dev/null f", "cp -t d a /dev/null", "cp a /dev/zero f", "install /dev/null f", "truncate -s 0 f", "ln -sf a b", "mv f /dev/null"},
+		[]string{": >> f", ">>f", "2>>f", "&>>f", ">&2", ": 2>&1", ": >&-", ": >&$fd", "<f", "<>f", "ls &>f", "ls 2>f", ": >/dev/null", "echo x > f", "tee -a f", "cp a f", "truncate -s 10 f", "ln -s a b", "mv f g"},
 	},
 	{
 		setDisk + "/shred",
