@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -43,16 +44,20 @@ func ruleTar(c call) {
 			}
 		case abbreviatesAny(name, tarOptions):
 			c.program("tar "+name, value, at)
-		case strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "--") && len(text) > 1 && (text[1] == 'I' || text[1] == 'F'):
-			if len(c.args[i].text) > 2 {
-				value = c.args[i].from(2)
+		case len(text) > 1 && text[0] == '-' && text[1] != '-':
+			// A value is the rest of the word, or the next one.
+			letter := strings.IndexAny(text, tarValues)
+			if letter < 0 || text[letter] != 'I' && text[letter] != 'F' {
+				continue
 			}
-			c.program("tar "+text[:2], value, at)
+			if len(c.args[i].text) > letter+1 {
+				value = c.args[i].from(letter + 1)
+			} else if i+1 < len(c.args) {
+				value = c.args[i+1]
+			}
+			c.program("tar -"+text[letter:letter+1], value, at)
 		case i == 1 && len(text) > 1 && strings.Trim(text, tarLetters) == "":
 			c.tarLetters(text, c.args[2:])
-		case i == 1 && strings.HasSuffix(text, "I") && !strings.HasPrefix(text, "--") && i+1 < len(c.args) && len(text) > 1:
-			// -cvI prog: the value of a letter that ends a cluster.
-			c.program("tar -I", c.args[i+1], at)
 		}
 	}
 }
@@ -61,9 +66,12 @@ func ruleTar(c call) {
 // the order of the letters.
 const tarLetters = "AcdrtuxGgnSkUWOmopsMfFLbBiaIjJzZhlNPCKTVXRvw"
 
+// tarValues are the letters among them that take a value.
+const tarValues = "bCfFgIKLNTVX"
+
 func (w *walker) tarLetters(letters string, values []arg) {
 	for _, c := range letters {
-		if !strings.ContainsRune("bCfFgIKLNTVX", c) || len(values) == 0 {
+		if !strings.ContainsRune(tarValues, c) || len(values) == 0 {
 			continue
 		}
 		if c == 'I' || c == 'F' {
@@ -87,19 +95,12 @@ func abbreviatesAny(text string, all []string) bool {
 	return false
 }
 
-// optionValues calls f with each value of an option, which is long or a letter.
-func optionValues(args []arg, option string, f func(arg)) {
-	for i := 1; i < len(args); i++ {
-		text := args[i].lead()
-		name, value, attached := args[i].cut("=")
-		switch {
-		case attached && name == option:
-			f(value)
-		case text == option && i+1 < len(args):
-			f(args[i+1])
-			i++
-		case len(option) == 2 && strings.HasPrefix(text, option):
-			f(args[i].from(2))
+// optionValues calls f with each value of some options, which are letters and long names.
+// The grammar says which other letters take a value.
+func (g grammar) optionValues(args []arg, names string, f func(name string, value arg)) {
+	for _, opt := range g.permuted(args[1:]).given {
+		if slices.Contains(strings.Fields(names), opt.name) {
+			f(opt.name, opt.value)
 		}
 	}
 }
@@ -110,7 +111,11 @@ func ruleRsync(c call) {
 		text := a.lead()
 		switch {
 		case strings.HasPrefix(text, "--rsh"):
-			optionValues(c.args[i:], "--rsh", func(v arg) { c.program("rsync --rsh", v, a.at) })
+			_, value, attached := a.cut("=")
+			if !attached && i+2 < len(c.args) {
+				value = c.args[i+2]
+			}
+			c.program("rsync --rsh", value, a.at)
 		case len(text) > 1 && text[0] == '-' && text[1] != '-' && strings.Contains(text, "e"):
 			e := strings.IndexByte(text, 'e')
 			value := a.from(e + 1)
@@ -146,9 +151,14 @@ func (w *walker) sshOption(name string, value arg, at int) {
 
 // ruleScp refuses programs that scp and sftp run in place of ssh.
 func ruleScp(c call) {
-	at := c.at()
-	optionValues(c.args, "-S", func(v arg) { c.program("scp -S", v, at) })
-	optionValues(c.args, "-o", func(v arg) { c.sshOption("scp", v, at) })
+	g := grammar{short: "346ABCOpqrRTvfNac:D:F:i:J:l:o:P:S:X:b:s:"}
+	g.optionValues(c.args, "S o", func(name string, v arg) {
+		if name == "S" {
+			c.program("scp -S", v, c.at())
+		} else {
+			c.sshOption("scp", v, c.at())
+		}
+	})
 }
 
 var sshGrammar = grammar{short: "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"}
@@ -216,9 +226,11 @@ func ruleZip(c call) {
 
 // ruleMan refuses pagers and browsers that are not common ones.
 func ruleMan(c call) {
-	for _, option := range []string{"-P", "--pager", "-H", "--html"} {
-		optionValues(c.args, option, func(v arg) { c.program("man "+option, v, c.at()) })
+	g := grammar{
+		short: "adDfhiIkKltTuVwWZ7cC:R:L:m:M:S:s:e:P:r:E:p:T?X?H?",
+		long:  "pager= html? config-file= encoding= extension= locale= manpath= preprocessor= prompt= recode= sections= systems= all apropos whatis where regex wildcard",
 	}
+	g.optionValues(c.args, "P pager H html", func(name string, v arg) { c.program("man -"+name, v, c.at()) })
 }
 
 // ruleLess refuses an initial command of less that runs a program.

@@ -101,13 +101,12 @@ func ruleGh(c call) {
 	if firstOf(found, 1, set("api")) == "" {
 		return
 	}
-	for _, option := range []string{"-X", "--method"} {
-		optionValues(c.args, option, func(v arg) {
-			if strings.EqualFold(v.text, "DELETE") {
-				c.refuse(setDisk+"/remote", c.args[0].text+" api "+option+" DELETE")
-			}
-		})
-	}
+	g := grammar{short: "f:F:H:iX:q:p:t:", long: "method= field= raw-field= header= input= jq= template= cache= hostname= preview="}
+	g.optionValues(c.args, "X method", func(name string, v arg) {
+		if strings.EqualFold(v.text, "DELETE") {
+			c.refuse(setDisk+"/remote", c.args[0].text+" api -"+name+" DELETE")
+		}
+	})
 }
 
 func ruleAws(c call) {
@@ -154,12 +153,17 @@ func ruleDropped(c call) {
 	c.refuse(setDisk+"/remote", quote(joined(c.args).text))
 }
 
+// curlGrammar has the options of curl that take a value, as far as they have a letter.
+var curlGrammar = grammar{
+	short: "#0123469aBfgGiIjJklLMnNOpqRsSvVZA:b:c:C:d:D:e:E:F:h?H:K:m:o:P:Q:r:t:T:u:U:w:x:X:y:Y:z:",
+	long: "request= request-target= url= data= data-raw= data-binary= data-urlencode= json= form= header= output= user= user-agent= proxy= cookie= cookie-jar= referer= max-time=" +
+		" connect-timeout= retry= write-out= upload-file= cacert= cert= key= resolve= config= range=",
+}
+
 func ruleCurl(c call) {
-	for _, option := range []string{"-X", "--request"} {
-		optionValues(c.args, option, func(v arg) {
-			if strings.EqualFold(v.text, "DELETE") {
-				c.refuse(setDisk+"/remote", "curl "+option+" DELETE")
-			}
-		})
-	}
+	curlGrammar.optionValues(c.args, "X request", func(name string, v arg) {
+		if strings.EqualFold(v.text, "DELETE") {
+			c.refuse(setDisk+"/remote", "curl -"+name+" DELETE")
+		}
+	})
 }

@@ -82,12 +82,12 @@ var ruleRows = []ruleRow{
 	{
 		setExec + "/option",
 		[]string{
-			"tar xf a --checkpoint-action=exec=ls", "tar cf a -I ./x b", "rsync -e ./x a b", "ssh -o ProxyCommand=ls h", "sed '1e ls' a", "make SHELL=./x",
+			"tar xf a --checkpoint-action=exec=ls", "tar cf a -I ./x b", "tar -cI./x -f a b", "tar -v -cI ./x -f a b", "tar -cvI ./x -f a b", "tar cIf ./x a b", "tar -F ./x -cf a b", "tar --use-comp=./x -cf a b", "tar -x --to-command ./x -f a", "rsync --rsh ./x a b", "rsync --rsh=./x a b", "rsync -ae ./x a b", "rsync -ae./x a b", "rsync -e './x y' a b", "scp -rS ./x a b:", "scp -rS./x a b:", "scp -3oProxyCommand=./x a b:", "sftp -o ProxyCommand=./x h", "man -aP ./x ls", "man --pag=./x ls", "man -H./x ls", "rsync -e ./x a b", "ssh -o ProxyCommand=ls h", "sed '1e ls' a", "make SHELL=./x",
 			"zip a b -TT ls", "man -P ./x ls", "less '+!ls' a", "apt-get -o APT::Update::Pre-Invoke::=ls update", "git grep -O./x a", "cargo --config 'target.x.runner=\"./x\"' run",
 			"sort --compress-program=./x a", "rg --pre ./x a", "nodemon -x ls", "rg -z a", "gdb -ex '!ls'", "scp -S ./x a b:", "git send-email --sendmail-cmd ./x",
 		},
 		[]string{
-			"tar xf a --checkpoint-action=dot", "tar cf a -I zstd b", "rsync -e ssh a b", "ssh -o ProxyCommand=none h", "sed 's/ex/y/' a", "make SHELL=/bin/bash",
+			"tar xf a --checkpoint-action=dot", "tar cf a -I zstd b", "tar -cIzstd -f a b", "tar -cfI b", "tar -C ./Ix -cf a b", "tar cfI a zstd b", "tar --use-compress-program=zstd -cf a b", "rsync --rsh=ssh a b", "rsync -ae 'ssh -p 2' a b", "scp -rP 22 a b:", "scp -i ./Sx a b:", "scp -oPort=2 a b:", "man -aP cat ls", "man -M ./P ls", "man -k P", "rsync -e ssh a b", "ssh -o ProxyCommand=none h", "sed 's/ex/y/' a", "make SHELL=/bin/bash",
 			"zip -T a b", "man -P less ls", "less +10 a", "apt-get -o Debug::x=y update", "git grep a", "cargo --config build.jobs=1 run",
 			"sort --compress-program=gzip a", "rg --pretty a", "nodemon a.js", "rg a", "gdb -ex run", "scp a b:", "git send-email --to x",
 		},
@@ -176,11 +176,11 @@ var ruleRows = []ruleRow{
 		setDisk + "/remote",
 		[]string{
 			"aws s3 rm s3://x", "aws ec2 terminate-instances", "gh api -X DELETE x", "gh repo delete x", "psql -c 'DROP TABLE x'", "echo 'delete from x' | mysql", "kubectl delete pod x",
-			"terraform destroy", "curl -XDELETE u", "curl --request delete u", "dropdb x", "redis-cli flushall",
+			"terraform destroy", "curl -XDELETE u", "curl -sX DELETE u", "curl -fsSLXDELETE u", "curl -s -X Delete u", "curl --req delete u", "curl -o f -XDELETE u", "gh api -iX DELETE x", "gh api --method=DELETE x", "aws s3 sync a s3://b --delete", "curl --request delete u", "dropdb x", "redis-cli flushall",
 		},
 		[]string{
 			"aws s3 ls s3://x", "aws ec2 describe-instances", "gh api -X GET x", "gh repo view x", "psql -c 'SELECT 1'", "echo 'select 1' | mysql", "kubectl get pod x",
-			"terraform plan", "curl -XPOST u", "curl u/DELETE", "createdb x", "redis-cli get dropped",
+			"terraform plan", "curl -XPOST u", "curl -sX POST u", "curl -d -XDELETE u", "curl -oX DELETE", "curl -H X-Method:DELETE u", "curl --data DELETE u", "gh api -fX=DELETE x", "gh api x", "aws s3 sync a s3://b", "curl u/DELETE", "createdb x", "redis-cli get dropped",
 		},
 	},
 }
