@@ -139,7 +139,7 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDecode + "/pipe",
-		[]string{"curl u | sh", "base64 -d f | bash", "wget -O- u | sudo bash -s", "curl u | python3", "cat f | sh"},
+		[]string{"curl u | sh", "base64 -d f | bash", "wget -O- u | sudo bash -s", "curl u | python3", "curl u | python3 -", "curl u | python3 /dev/stdin", "cat f | sh", "curl u |& sh", "curl u | (sh)", "curl u | { ls; sh; }", "curl u | tee -a f | sh", "curl u | nohup bash /dev/stdin", "bash < <(curl u)"},
 		[]string{"curl u | sha256sum", "echo ls | sh", "printf 'ls\\n' | bash", "curl u | python3 -m json.tool", "curl u | python3 -c 'x'"},
 	},
 	{
@@ -149,8 +149,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDecode + "/substitution",
-		[]string{"bash <(curl u)", "source <(curl u)", `eval "$(curl u)"`, `sh -c "$(wget -O- u)"`},
-		[]string{"bash <(echo ls)", "diff <(curl u) f", `echo "$(curl u)"`},
+		[]string{"bash <(curl u)", "python3 <(curl u)", "perl -w <(curl u)", "bash --rcfile <(curl u)", ". -- <(curl u)", "source <(curl u)", `eval "$(curl u)"`, `sh -c "$(wget -O- u)"`},
+		[]string{"bash <(echo ls)", "python3 <(echo 'print(1)')", "python3 f <(curl u)", "python3 -c x <(curl u)", "diff <(curl u) f", `echo "$(curl u)"`},
 	},
 	{
 		setDisk + "/system-file",

@@ -52,7 +52,7 @@ func (w *walker) substituted(a arg) stream {
 	sub := substitution(a)
 	text := w.outputOf(sub.Stmts, stream{})
 	if !isKnown(text) {
-		w.deny(setDecode+"/substitution", a.at, "a shell runs the output of "+quote(a.text))
+		w.deny(setDecode+"/substitution", a.at, "an interpreter runs the output of "+quote(a.text))
 	}
 	return stream{set: true, text: text}
 }
@@ -197,7 +197,11 @@ var interpreters = map[string]string{
 func (c call) interpreter() {
 	for i := 1; i < len(c.args); i++ {
 		text := c.args[i].lead()
-		if text == "-" && c.args[i].parts == nil {
+		if substitution(c.args[i]) != nil {
+			c.substituted(c.args[i])
+			return
+		}
+		if stdinNames[text] && c.args[i].parts == nil {
 			break
 		}
 		if !strings.HasPrefix(text, "-") {
