@@ -286,10 +286,13 @@ func ruleDisk(c call) {
 // ruleTree refuses to change the permissions of a whole system or home.
 func ruleTree(c call) {
 	has, operands := flags(c.args[1:])
-	if !has("R", "recursive") || len(operands) < 2 {
+	if !has("R", "recursive") {
 		return
 	}
-	for _, a := range operands[1:] {
+	for _, a := range operands { // the first may be the mode or the owner, which is no directory here
+		if n := len(a.parts); n > 1 && strings.Trim(a.parts[n-1].text, "*") == "" { // what is in a directory
+			a = makeArg(a.parts[:n-1], a.at)
+		}
 		full := c.resolve(a)
 		if full == "/" || full == "~" || full == "/etc" || full == "/usr" || full == "/home" || full == "/var" {
 			c.refuse(setDisk+"/mass-delete", quote(joined(c.args).text))

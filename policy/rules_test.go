@@ -169,8 +169,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/mass-delete",
-		[]string{"find / -delete", "find -delete", "find -type f -delete", "find -L -delete", "find ./ -delete", "find ! -type d -delete", "find \\( -type f \\) -delete", "find a . -delete", "find -D x -O2 -- / -name x -delete", "find . -execdir /bin/rm {} +", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "mv ~ x", "mv -t x ~", "mv /* x", "mv ~/* x", "mv .git x", "fd x -x rm -rf"},
-		[]string{"find -name x -delete", "find ! -name x -delete", "find", "find -L", "find -type f", "find ./a -delete", "find a b -delete", "find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "mv ~/x/a y", "mv * x", "mv ../* x", "mv -t x a/*", "mv x .git", "fd x -x ls"},
+		[]string{"find / -delete", "find -delete", "find -type f -delete", "find -L -delete", "find ./ -delete", "find ! -type d -delete", "find \\( -type f \\) -delete", "find a . -delete", "find -D x -O2 -- / -name x -delete", "find . -execdir /bin/rm {} +", "find . -exec rm {} +", "find ~ -name x -delete", "ls | xargs rm -rf", "rsync -a --delete a b", "chmod -R 777 /", "chmod 777 --recursive /./", "chmod -R 777 /*", "chmod -R 777 /etc/*", "chmod -R -w /", "chmod --reference=x -R /", "chown -R x ~", "chown -R x ~/*", "chgrp -R x a /usr", "cd / && chmod -R 777 .", "mv ~ x", "mv -t x ~", "mv /* x", "mv ~/* x", "mv .git x", "fd x -x rm -rf"},
+		[]string{"find -name x -delete", "find ! -name x -delete", "find", "find -L", "find -type f", "find ./a -delete", "find a b -delete", "find . -name x -delete", "find build -delete", "find . -exec ls {} +", "ls | xargs rm", "rsync -a a b", "chmod -R 755 build", "chmod -R 755 *", "chmod -R 755 build/*", "chmod -R 755 /srv/*", "chmod 755 /", "chmod -R -w a", "chown -R x ~/a", "cd /; chmod -R 755 a", "mv ~/x/a y", "mv * x", "mv ../* x", "mv -t x a/*", "mv x .git", "fd x -x ls"},
 	},
 	{
 		setDisk + "/remote",
