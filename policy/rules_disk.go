@@ -23,7 +23,7 @@ func (w *walker) writes(file arg, how string) {
 	if file.parts == nil && w.shell.dir == "" && !strings.ContainsAny(file.text, "./~") {
 		return // a name in the working directory that has no special meaning
 	}
-	if startup := startupFile(file); startup {
+	if startupFile(file.text) || file.parts == nil && startupFile(w.resolve(file)) {
 		w.deny(setEnv+"/startup-file", file.at, how+" to "+quote(file.text))
 	}
 	if w.systemFile(file) {
@@ -66,8 +66,7 @@ var startupNames = set(`.bashrc .bash_profile .bash_login .bash_logout .bash_ali
  .inputrc .gitconfig .ssh/authorized_keys .ssh/config .ssh/rc .ssh/environment .npmrc .pythonrc .config/fish/config.fish .config/git/config .vimrc .exrc .netrc
  .git/config .pam_environment .xprofile .xinitrc .xsession .login .logout .gdbinit .lldbinit .Rprofile .irbrc .pypirc`)
 
-func startupFile(a arg) bool {
-	text := a.text
+func startupFile(text string) bool {
 	if strings.Contains(text, ".git/hooks/") && !strings.HasSuffix(text, ".sample") {
 		return true
 	}

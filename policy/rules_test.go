@@ -134,8 +134,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setEnv + "/startup-file",
-		[]string{"echo x >> ~/.bashrc", "tee -a .git/hooks/pre-commit", "cp x ~/.ssh/authorized_keys", "cp x/authorized_keys ~/.ssh", "cp -t ~/.ssh config", "mv .bashrc ~", "cp x/.profile $HOME/", "cp pre-commit .git/hooks", "mv x/pre-push a/.git/hooks/", "install pre-push .git/hooks", "sed -n 'w .profile' x", "echo x >.gitconfig"},
-		[]string{"cat ~/.bashrc", "echo x >> ~/bashrc", "cp .git/hooks/x.sample y", "cp ~/.bashrc ~/backup", "cp ~/.bashrc backup", "cp ~/.ssh/config .", "cp id_rsa.pub ~/.ssh", "cp x.sample .git/hooks", "mv x ~", "cp -t ~ a", "echo x >> .git/hooks/pre-commit.sample", "echo x >.bashrc.bak"},
+		[]string{"echo x >> ~/.bashrc", "cd ~/.ssh && echo x >> authorized_keys", "cd ~/x; echo x > ../.ssh/rc", "echo x > /etc/profile.d/x", "echo x >> /etc/bash.bashrc", "cd ~/a/.git/hooks && echo x > pre-push", "tee -a .git/hooks/pre-commit", "cp x ~/.ssh/authorized_keys", "cp x/authorized_keys ~/.ssh", "cp -t ~/.ssh config", "mv .bashrc ~", "cp x/.profile $HOME/", "cp pre-commit .git/hooks", "mv x/pre-push a/.git/hooks/", "install pre-push .git/hooks", "sed -n 'w .profile' x", "echo x >.gitconfig"},
+		[]string{"cat ~/.bashrc", "cd ~/.ssh && cat authorized_keys", "cd ~/.ssh && cd ~ && echo x >> authorized_keys", "(cd ~/.ssh); echo x >> authorized_keys", "cd ~/a && echo x > config", "echo x >> ~/bashrc", "cp .git/hooks/x.sample y", "cp ~/.bashrc ~/backup", "cp ~/.bashrc backup", "cp ~/.ssh/config .", "cp id_rsa.pub ~/.ssh", "cp x.sample .git/hooks", "mv x ~", "cp -t ~ a", "echo x >> .git/hooks/pre-commit.sample", "echo x >.bashrc.bak"},
 	},
 	{
 		setDecode + "/pipe",
