@@ -88,16 +88,17 @@ func (c call) flock() {
 
 // typescript looks at script -c text file, and at script file command.
 func (c call) typescript() {
-	o := grammar{
+	g := grammar{
 		short: "aefqrt?c:I:O:B:T:m:o:E:",
 		long:  "append command= echo= force flush log-in= log-out= log-io= log-timing= logging-format= output-limit= quiet return timing?",
-	}.permuted(c.args[1:])
+	}
+	o := g.permuted(c.args[1:])
 	if text, ok := o.get("c", "command"); ok {
 		c.shellText(inner{text: text, via: "script -c", kind: opaqueShell, in: c.in})
 		return
 	}
-	if len(o.rest) > 1 {
-		c.reached(c.name, func() { c.argv(o.rest[1:], c.in) })
+	if rest := g.parse(c.args[1:]).rest; len(rest) > 1 { // its options are the command's
+		c.reached(c.name, func() { c.argv(rest[1:], c.in) })
 		return
 	}
 	c.reached(c.name, func() { c.argv([]arg{lit("sh", c.at())}, c.in) })
@@ -176,7 +177,8 @@ func xargsChunks(o options, items []arg) [][]arg {
 		}
 	}
 	if len(items) > 1 && given(o, "n max-args L l max-lines s max-chars") {
-		return [][]arg{{{text: "…", parts: []part{{kind: split, text: "…"}}, at: items[0].at}}}
+		// Any of them may be together in a call, and all may be.
+		return [][]arg{{{text: "…", parts: []part{{kind: split, text: "…"}}, at: items[0].at}}, items}
 	}
 	return [][]arg{items}
 }
