@@ -31,7 +31,15 @@ func (w *walker) assignment(a *syntax.Assign, before bool) {
 	if a.Value != nil {
 		w.nested(a.Value)
 	}
-	if a.Name == nil || a.Array != nil {
+	if a.Name == nil {
+		return
+	}
+	if a.Array != nil {
+		if a.Name.Value == "PROMPT_COMMAND" { // no other array is used as one value, or exported
+			for _, e := range a.Array.Elems {
+				w.variable(a.Name.Value, w.one(e.Value), at)
+			}
+		}
 		return
 	}
 	value := w.one(a.Value)

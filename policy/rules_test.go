@@ -124,13 +124,13 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setEnv + "/variable",
-		[]string{"PAGER=./x man ls", "export LD_PRELOAD=./x.so", "BASH_ENV=x bash a", "PROMPT_COMMAND=ls", "NODE_OPTIONS='--require ./x' node a", "env GIT_SSH_COMMAND=./x git fetch", "PS1='$(ls)'", "ENV=./x sh", "GIT_CONFIG_KEY_0=x git log"},
-		[]string{"PAGER=cat man ls", "export LD_PRELOAD=", "MY_LD_PRELOAD=x ls", "NODE_OPTIONS=--max-old-space-size=1 node a", "env GIT_SSH_COMMAND='ssh -i k' git fetch", "PS1='> '", "ENV=production node a", "EDITOR=vim git commit"},
+		[]string{"PAGER=./x man ls", "export LD_PRELOAD=./x.so", "BASH_ENV=x bash a", "PROMPT_COMMAND=ls", "PROMPT_COMMAND=(ls)", "PROMPT_COMMAND=(true ls)", "PROMPT_COMMAND+=(ls)", "PROMPT_COMMAND[1]=ls", "declare -x LD_PRELOAD=x", "command export LD_PRELOAD=x", "builtin declare LD_PRELOAD=x", "printf -v LD_PRELOAD x", "sudo LD_PRELOAD=x ls", "env -u A LD_PRELOAD=x ls", "LD_PRELOAD+=x ls", "GIT_CONFIG_VALUE_0=x git log", "BASH_FUNC_x=y a", "EDITOR='vim -c x' git commit", "PAGER='less +!ls' man x", "PAGER='less; ls' man x", "PAGER=/tmp/less man x", "PAGER=\"$x\" man y", "LESS=+!ls less f", "JAVA_TOOL_OPTIONS=-javaagent:x java", "GOFLAGS=-exec=x go test", "ZDOTDIR=/x zsh", "NODE_OPTIONS='--require ./x' node a", "env GIT_SSH_COMMAND=./x git fetch", "PS1='$(ls)'", "ENV=./x sh", "GIT_CONFIG_KEY_0=x git log"},
+		[]string{"PAGER=cat man ls", "PAGER= man ls", "PAGER=' ' man ls", "PAGER=/usr/bin/less man ls", "PAGER='less -R' man ls", "LESS=-R less f", "x=(LD_PRELOAD=y)", "PROMPT_COMMANDS=(ls)", "PROMPT_COMMAND=", "echo LD_PRELOAD=x", "printf -v x LD_PRELOAD", "LD_PRELOAD=/dev/null ls", "JAVA_TOOL_OPTIONS=-Xmx1g java", "GOFLAGS=-mod=mod go test", "PS1='a b'", "export LD_PRELOAD=", "MY_LD_PRELOAD=x ls", "NODE_OPTIONS=--max-old-space-size=1 node a", "env GIT_SSH_COMMAND='ssh -i k' git fetch", "PS1='> '", "ENV=production node a", "EDITOR=vim git commit"},
 	},
 	{
 		setEnv + "/path",
-		[]string{"PATH=.:$PATH ls", "export PATH=:$PATH", "PATH=$PATH: ls", "PATH=/tmp/x:$PATH", "PATH=$PATH:bin"},
-		[]string{"PATH=/x/bin:$PATH ls", "export PATH=$PATH", "PATH=~/bin:$PATH", "PATH=/tmpx:$PATH", "PATH=$HOME/bin:$PATH"},
+		[]string{"PATH=.:$PATH ls", "declare -x PATH=bin", "declare PATH+=:.", "PATH=/a::/b", "PATH=/dev/shm/x", "env PATH=. ls", "PATH=/var/tmp", "printf -v PATH .:", "export PATH=:$PATH", "PATH=$PATH: ls", "PATH=/tmp/x:$PATH", "PATH=$PATH:bin"},
+		[]string{"PATH=/x/bin:$PATH ls", "export PATH=$PATH", "PATH=~/bin:$PATH", "PATH=(.)", "PATH=", "PATH=/x:~/y", "PATH=\"$HOME/a:/b\"", "PATH=$x/bin", "MYPATH=.", "echo PATH=.", "PATH=/tmpx:$PATH", "PATH=$HOME/bin:$PATH"},
 	},
 	{
 		setEnv + "/startup-file",
