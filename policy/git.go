@@ -208,8 +208,10 @@ func (c gitCall) runs() {
 				}
 			})
 		}
-	case "log", "diff", "show", "format-patch", "diff-tree":
-		eachValue(append([]arg{lit("git", c.at())}, c.words...), "--output", func(v arg, _ int) { c.writes(v, "git "+c.command+" --output") })
+	case "log", "diff", "show", "diff-tree", "format-patch", "archive":
+		for _, option := range []string{"--output", "--output-directory", "-o"} {
+			eachValue(append([]arg{lit("git", c.at())}, c.words...), option, func(v arg, _ int) { c.writes(v, "git "+c.command+" "+option) })
+		}
 	case "bisect":
 		if len(c.words) > 1 && c.words[0].is("run") {
 			c.reached("git bisect run", func() { c.argv(c.words[1:], c.in) })

@@ -67,7 +67,7 @@ func flags(args []arg) (has func(names ...string) bool, operands []arg) {
 				return true
 			}
 			for s := range seen { // an abbreviation
-				if len(n) > 1 && len(s) > 2 && strings.HasPrefix(n, s) {
+				if len(n) > 1 && len(s) > 1 && strings.HasPrefix(n, s) {
 					return true
 				}
 			}

@@ -31,8 +31,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setGit + "/reset",
-		[]string{"git reset --hard", "git reset HEAD --hard", "git read-tree --reset x"},
-		[]string{"git reset", "git reset --soft HEAD~1", "git reset --keep", "git read-tree x"},
+		[]string{"git reset --hard", "git reset HEAD --hard", "git reset --ha", "git reset --har x", "git read-tree --res x", "git read-tree --reset x"},
+		[]string{"git reset", "git reset --soft HEAD~1", "git reset -- hard", "git reset --mixed", "git reset --keep", "git read-tree x"},
 	},
 	{
 		setGit + "/checkout",
@@ -154,8 +154,8 @@ var ruleRows = []ruleRow{
 	},
 	{
 		setDisk + "/system-file",
-		[]string{"echo x > /etc/hosts", "cp x /usr/bin/y", "cp -t /etc x", "cp -at/etc x", "cp x -t /etc", "cp --target-directory=/etc x y", "cp --target /etc x", "mv -t /etc x", "mv x -t /etc", "mv --target-directory=/etc x", "mv x y /etc", "install -t /etc x", "install x -D /etc/y", "tee -a /dev/sda", "dd if=x of=/boot/y", "cd /etc && echo x >> hosts", "curl -o /etc/x u"},
-		[]string{"cat /etc/hosts", "echo x >> /usr/local/x", "tee -a /dev/tty", "echo x >> etc/hosts", "cp /etc/hosts x", "cp -t d /etc/hosts", "cp -S /etc x y", "cp /etc", "mv -t d x", "mv /etc", "install -d /etc/x", "install -t d /etc/hosts", "echo x >> /etcetera"},
+		[]string{"echo x > /etc/hosts", "cp x /usr/bin/y", "cp -t /etc x", "cp -at/etc x", "cp x -t /etc", "cp --target-directory=/etc x y", "cp --target /etc x", "mv -t /etc x", "mv x -t /etc", "mv --target-directory=/etc x", "mv x y /etc", "install -t /etc x", "install x -D /etc/y", "tee -a /dev/sda", "dd if=x of=/boot/y", "cd /etc && echo x >> hosts", "curl -o /etc/x u", "curl -sSLo /etc/x u", "curl --output-dir /etc -O u", "wget -P /etc u", "wget -qO/etc/x u", "wget --directory-prefix=/etc u", "git archive -o /etc/x HEAD", "git archive --output=/etc/x HEAD", "git format-patch -o /etc x", "git diff --output /etc/x", "sort -o /etc/x a", "find . -fprint /etc/x", "echo x >& /etc/y", "{ ls; } >> /etc/x", "echo x 3<>/etc/y", "sudo tee -a /etc/hosts"},
+		[]string{"cat /etc/hosts", "echo x >> /usr/local/x", "curl -O /etc/x", "curl -o etc/x u", "wget -P etc u", "git archive -o x HEAD", "git archive HEAD /etc", "git log -- /etc/x", "sort /etc/x", "find /etc -fprint x", "echo x < /etc/y", "echo x 2>&1", "tee -a /dev/tty", "echo x >> etc/hosts", "cp /etc/hosts x", "cp -t d /etc/hosts", "cp -S /etc x y", "cp /etc", "mv -t d x", "mv /etc", "install -d /etc/x", "install -t d /etc/hosts", "echo x >> /etcetera"},
 	},
 	{
 		setDisk + "/empty",
