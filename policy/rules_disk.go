@@ -288,7 +288,7 @@ func ruleTree(c call) {
 	if !has("R", "recursive") {
 		return
 	}
-	for _, a := range operands { // the first may be the mode or the owner, which is no directory here
+	for _, a := range operands { // the first may be the mode or the owner, which does not matter: it does not name one of these
 		if n := len(a.parts); n > 1 && strings.Trim(a.parts[n-1].text, "*") == "" { // what is in a directory
 			a = makeArg(a.parts[:n-1], a.at)
 		}
