@@ -341,7 +341,7 @@ func TestSessionManagerCorpus(t *testing.T) {
 			t.Helper()
 			s := open(t, "")
 			for _, id := range []string{start(t, s, "echo a"), start(t, s, "echo b")} {
-				if _, err := s.WaitJob(t.Context(), id); err != nil {
+				if _, err := waitJob(t.Context(), s, id); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/sandbox"
-	"github.com/sandboxbash/sandboxbash/sink"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
@@ -229,9 +228,9 @@ func TestSessionManaged(t *testing.T) {
 	}
 	// The shell's state is that of before, now and when the job has ended.
 	shows(t, s, "echo $A", "1\n")
-	j, err := s.WaitJob(t.Context(), "bg_1")
+	j, err := waitJob(t.Context(), s, "bg_1")
 	if err != nil || !strings.HasPrefix(j.Result, "2 begins\nends\n") {
-		t.Errorf("WaitJob() = %+v, %v", j, err)
+		t.Errorf("waitJob() = %+v, %v", j, err)
 	}
 	shows(t, s, "echo $A; export A=3", "1\n")
 	shows(t, s, "echo $A", "3\n")
@@ -261,9 +260,8 @@ func TestSessionBackground(t *testing.T) {
 	if err := s.Background("c1"); !errors.Is(err, ErrNoCall) {
 		t.Errorf("Background() again = %v", err)
 	}
-	out, err := s.JobOutput(t.Context(), "bg_1", sandbox.JobOutput{Follow: true}, sink.Options{})
-	if err != nil || out.Stdout.Text() != "begins\nends\n" {
-		t.Errorf("JobOutput() = %q, %v", out.Stdout.Text(), err)
+	if j, err := waitJob(t.Context(), s, "bg_1"); err != nil || !strings.HasPrefix(j.Result, "begins\nends\n") {
+		t.Errorf("waitJob() = %+v, %v", j, err)
 	}
 }
 
@@ -315,4 +313,18 @@ func TestSessionModes(t *testing.T) {
 	if s.FollowUp(t.Context()) != "" || len(s.Definitions()) != 1 || !strings.HasSuffix(s.Definitions()[0].Description, "<pwd>/workspace</pwd>") {
 		t.Errorf("definitions %+v", s.Definitions())
 	}
+}
+
+// waitJob waits until a job has ended, or ctx has.
+func waitJob(ctx context.Context, s *Session, id string) (tool.Job, error) {
+	j, err := s.find(ctx, id)
+	if err != nil {
+		return tool.Job{}, err
+	}
+	info, err := j.Wait(ctx)
+	if err != nil {
+		return tool.Job{}, err
+	}
+	done, err := s.describe(ctx, info)
+	return done.job, err
 }

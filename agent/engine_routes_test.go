@@ -258,8 +258,8 @@ func TestSessionLocal(t *testing.T) {
 	}
 	// A job's files come when it has ended.
 	call(t, s, "sleep 0.3; echo job >local://job.txt", "async", true)
-	if _, err := s.WaitJob(t.Context(), "bg_1"); err != nil || read("job.txt") != "job\n" {
-		t.Errorf("WaitJob() = %v, file %q", err, read("job.txt"))
+	if _, err := waitJob(t.Context(), s, "bg_1"); err != nil || read("job.txt") != "job\n" {
+		t.Errorf("waitJob() = %v, file %q", err, read("job.txt"))
 	}
 	if left, err := filepath.Glob(filepath.Join(host, ".pull-*")); err != nil || left != nil {
 		t.Errorf("left on the host: %q, %v", left, err)

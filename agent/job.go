@@ -188,20 +188,6 @@ func (s *Session) Job(ctx context.Context, id string) (tool.Job, error) {
 	return done.job, err
 }
 
-// WaitJob waits until a job has ended, or ctx has.
-func (s *Session) WaitJob(ctx context.Context, id string) (tool.Job, error) {
-	j, err := s.find(ctx, id)
-	if err != nil {
-		return tool.Job{}, err
-	}
-	info, err := j.Wait(ctx)
-	if err != nil {
-		return tool.Job{}, err
-	}
-	done, err := s.describe(ctx, info)
-	return done.job, err
-}
-
 // CancelJob ends a job and everything it has started, and returns the result. A
 // cancelled job is not delivered.
 func (s *Session) CancelJob(ctx context.Context, id string) (tool.Cancellation, error) {

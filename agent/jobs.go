@@ -93,15 +93,6 @@ func (s *Session) jobOutcome(ctx context.Context, info sandbox.JobInfo, p tool.P
 	return o, err
 }
 
-// JobOutput reads a job's output, as sandbox.Job.Output does.
-func (s *Session) JobOutput(ctx context.Context, id string, part sandbox.JobOutput, o sink.Options) (sink.Output, error) {
-	j, err := s.find(ctx, id)
-	if err != nil {
-		return sink.Output{}, err
-	}
-	return j.Output(ctx, part, o)
-}
-
 // job is a call of the tool job.
 func (s *Session) job(ctx context.Context, arguments json.RawMessage, on Events) tool.Result {
 	call, err := tool.JobTool{}.Parse(arguments)

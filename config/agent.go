@@ -107,6 +107,6 @@ const maxJobs = 100
 
 func (r *reader) checkServe(s Serve) {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
-		r.bad("serve.tls-cert", "a certificate and its key go together", "give both --tls-cert and --tls-key")
+		r.badWith("serve.tls-cert", "a certificate and its key go together", "give both serve.tls-cert and serve.tls-key", HelpPair)
 	}
 }

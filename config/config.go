@@ -175,7 +175,19 @@ type Error struct {
 	Origin string // the flag, variable or file
 	Text   string // what is wrong
 	Hint   string // what is accepted
+	Help   Help   // what would help, if a command line has better words for it than Hint
 }
+
+// Help is what would help, as a code: this package knows settings, not commands.
+type Help string
+
+// Helps.
+const (
+	HelpUnsafe Help = "unsafe" // set the variable knowingly, among those of env.unsafe
+	HelpValue  Help = "value"  // the same, with its value
+	HelpPair   Help = "pair"   // give both a certificate and its key
+	HelpHead   Help = "head"   // the hash that a verification of the audit log has printed
+)
 
 func (e *Error) Error() string {
 	where := e.Origin

@@ -354,7 +354,7 @@ func TestEnvironmentRules(t *testing.T) {
 		{"bad name", config.Source{Flags: flags(t, "--env", "1A="+value)}, "Invalid bash env name: \"1A\""},
 		{"no name", config.Source{Flags: flags(t, "--env", "="+value)}, "Invalid bash env name: \"\""},
 		{"no value", config.Source{Flags: flags(t, "--env", "HOME")}, "HOME has no value"},
-		{"loader", config.Source{Flags: flags(t, "--env", "LD_PRELOAD="+value)}, "--env-unsafe"},
+		{"loader", config.Source{Flags: flags(t, "--env", "LD_PRELOAD="+value)}, "in env.unsafe"},
 		{"loader of a variable", config.Source{Environ: []string{"SANDBOXBASH_ENV_SET=A=b\nLD_PRELOAD=" + value}}, "env.unsafe"},
 		{"loader passed on", config.Source{Environ: []string{"SANDBOXBASH_ENV_PASS=LD_PRELOAD", "LD_PRELOAD=" + value}}, "env.unsafe"},
 		{"meant, with a bad name", config.Source{Flags: flags(t, "--env-unsafe", "1A="+value)}, "Invalid bash env name"},

@@ -79,12 +79,15 @@ func (r *reader) fill(s Setting) {
 }
 
 // bad records an error. Only the first error of each key is kept.
-func (r *reader) bad(key, text, hint string) {
+func (r *reader) bad(key, text, hint string) { r.badWith(key, text, hint, "") }
+
+// badWith is bad with a code for what would help.
+func (r *reader) badWith(key, text, hint string, help Help) {
 	if r.failed[key] {
 		return
 	}
 	r.failed[key] = true
-	bad := &Error{Key: key, Origin: cmp.Or(r.from[key], "the default"), Text: text, Hint: hint}
+	bad := &Error{Key: key, Origin: cmp.Or(r.from[key], "the default"), Text: text, Hint: hint, Help: help}
 	if s, _ := Lookup(key); s.PerCall {
 		bad.Key = "" // only the flag is documented
 	}
@@ -247,7 +250,7 @@ var envName = sync.OnceValue(func() *regexp.Regexp {
 func (r *reader) validateEnv(c *Config) {
 	for _, kv := range c.Env.Set {
 		if name, value, ok := r.variable("env.set", kv); ok && r.loads(name, value) {
-			r.bad("env.set", name+" makes programs load or run something", "if that is meant give it by --env-unsafe, or in env.unsafe")
+			r.badWith("env.set", name+" makes programs load or run something", "if that is meant give it in env.unsafe", HelpUnsafe)
 		}
 	}
 	unsafe := r.values("env.unsafe")
@@ -263,7 +266,7 @@ func (r *reader) validateEnv(c *Config) {
 			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked",
 				fmt.Sprintf("take it out and add it to the configuration file as `secrets: [{name: %s, from: env, inject: true}]`", name))
 		case r.loads(name, r.inherited(name)):
-			r.bad("env.pass", name+" makes programs load or run something", "if that is meant give it with its value by --env-unsafe, or in env.unsafe")
+			r.badWith("env.pass", name+" makes programs load or run something", "if that is meant give it with its value in env.unsafe", HelpValue)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (r *reader) checkAudit(a *Audit) {
 		r.bad("audit.file-max", "it must be at least 64k", "")
 	}
 	if a.Head != "" && (len(a.Head) != auditHash || strings.Trim(a.Head, "0123456789abcdef") != "") {
-		r.bad("audit.head", "it is not a hash", "give the 64 hexadecimal digits that `sandboxbash audit verify` has printed")
+		r.badWith("audit.head", "it is not a hash", "give 64 hexadecimal digits", HelpHead)
 	}
 }
 

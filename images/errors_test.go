@@ -23,9 +23,10 @@ func TestErrorTexts(t *testing.T) {
 	}{
 		{&InvalidRefError{Ref: "A b", Reason: "no"}, `image "A b" is not a valid reference: no|NAME[:TAG], NAME@DIGEST, an image ID or "host"`, nil},
 		{&UnresolvedError{Ref: "a:1", Pull: cause}, `image "a:1" is not on the engine and could not be pulled (manifest unknown xx|…): |"a:1"|the image host`, cause},
-		{&UnresolvedError{Ref: "abcdef012345"}, `an image ID cannot be pulled: |image load|image build`, nil},
+		{&UnresolvedError{Ref: "abcdef012345"}, `an image ID cannot be pulled: put it there, or use the image host`, nil},
+		{&UnresolvedError{Ref: "abcdef012345", LoadWith: "`load FILE`"}, "an image ID cannot be pulled: put it there with `load FILE`, or use the image host", nil},
 		{&MissingError{Ref: "a:1"}, `image "a:1" is not on the engine`, engine.ErrNotFound},
-		{&HostError{Reason: "there is no bash"}, `image "host" cannot be made here: there is no bash; |image load|image build`, nil},
+		{&HostError{Reason: "there is no bash", LoadWith: "`load FILE`"}, "image \"host\" cannot be made here: there is no bash; |or put one on the engine with `load FILE`", nil},
 		{&SourceError{Err: os.ErrNotExist}, "file does not exist", os.ErrNotExist},
 		{&tooLargeError{limit: 5}, "more than 5 bytes|remove large and sparse files|the engine's own client", nil},
 	} {

@@ -15,10 +15,14 @@ import (
 const snapshotVersion = "4"
 
 // HostError says why a snapshot of this machine's programs cannot be made.
-type HostError struct{ Reason string }
+type HostError struct {
+	Reason string
+
+	LoadWith string // of Options
+}
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry, such as debian:stable-slim, or put one on the engine with `sandboxbash image load FILE` or `sandboxbash image build DIR`", HostRef, e.Reason)
+	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry, such as debian:stable-slim, or put one on the engine%s", HostRef, e.Reason, with(e.LoadWith))
 }
 
 // snapshot is this machine's programs as an image.
@@ -35,7 +39,11 @@ func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
 // no bash.
 func (r *Resolver) Host(ctx context.Context, progress func(engine.Progress)) (engine.Image, error) {
 	return r.images.Do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
-		return r.host(ctx, tell)
+		img, err := r.host(ctx, tell)
+		if bad, ok := errors.AsType[*HostError](err); ok {
+			bad.LoadWith = r.loadWith
+		}
+		return img, err
 	})
 }
 

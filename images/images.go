@@ -69,6 +69,9 @@ type Options struct {
 	// Cache is a directory in which Host remembers which snapshot this machine's
 	// programs make. It is created when needed. If it is "", Host looks each time.
 	Cache string
+	// LoadWith says how an image is put on the engine, such as "`docker load`". Errors say it
+	// to those who lack an image; "" leaves it out.
+	LoadWith string
 }
 
 // Resolver makes images available on one engine. It may be used concurrently,
@@ -77,6 +80,7 @@ type Resolver struct {
 	engine   Engine
 	fallback string // the reference of ResolveDefault
 	cache    string // directory, or ""
+	loadWith string // for errors
 	snapshot func(ctx context.Context) (*snapshot, error)
 
 	maxUnpacked int64 // bytes; see the constant
@@ -95,7 +99,7 @@ func New(eng Engine, opts Options) (*Resolver, error) {
 	if _, err := parseRef(opts.Default); err != nil {
 		return nil, err
 	}
-	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, snapshot: newSnapshot, maxUnpacked: maxUnpacked}, nil
+	return &Resolver{engine: eng, fallback: opts.Default, cache: opts.Cache, loadWith: opts.LoadWith, snapshot: newSnapshot, maxUnpacked: maxUnpacked}, nil
 }
 
 // InvalidRefError says that a reference is malformed or reserved.

@@ -30,20 +30,34 @@ var errNoAnswer = fmt.Errorf("the registry did not answer within %v", registryPa
 type UnresolvedError struct {
 	Ref  string
 	Pull error // why the pull failed; nil for an image ID, which cannot be pulled
+
+	LoadWith string // of Options
 }
 
 func (e *UnresolvedError) Error() string {
-	const others = "put it there with `sandboxbash image load FILE` or `sandboxbash image build DIR`, or use the image host (a snapshot of this machine's programs)"
+	others := "put it there" + with(e.LoadWith) + ", or use the image host (a snapshot of this machine's programs)"
 	if e.Pull == nil {
 		return fmt.Sprintf("image %q is not on the engine, and an image ID cannot be pulled: %s", e.Ref, others)
 	}
 	return fmt.Sprintf("image %q is not on the engine and could not be pulled (%s): %s", e.Ref, oneLine(e.Pull.Error()), others)
 }
 
+// with words how something is done, if that is known.
+func with(how string) string {
+	if how == "" {
+		return ""
+	}
+	return " with " + how
+}
+
 func (e *UnresolvedError) Unwrap() error { return e.Pull }
 
 // Is makes it an engine.ErrImage.
 func (*UnresolvedError) Is(target error) bool { return target == engine.ErrImage }
+
+func (r *Resolver) unresolved(ref string, pull error) *UnresolvedError {
+	return &UnresolvedError{Ref: ref, Pull: pull, LoadWith: r.loadWith}
+}
 
 // Resolve returns the image that ref names: as it is on the engine, or else after a pull,
 // which concurrent callers share. The reference "host" is the snapshot that Host makes.
@@ -63,7 +77,7 @@ func (r *Resolver) Resolve(ctx context.Context, ref string, progress func(engine
 		return img, err
 	}
 	if t.byID {
-		return engine.Image{}, &UnresolvedError{Ref: ref}
+		return engine.Image{}, r.unresolved(ref, nil)
 	}
 	return r.pull(ctx, t, progress)
 }
@@ -79,7 +93,7 @@ func (r *Resolver) ResolveDefault(ctx context.Context, progress func(engine.Prog
 		return img, "", err
 	}
 	if errors.Is(err, errNoAnswer) {
-		err = &UnresolvedError{Ref: r.fallback, Pull: errNoAnswer}
+		err = r.unresolved(r.fallback, errNoAnswer)
 	}
 	if _, ok := errors.AsType[*UnresolvedError](err); !ok {
 		return engine.Image{}, "", err
@@ -145,7 +159,7 @@ func (r *Resolver) pull(ctx context.Context, t target, progress func(engine.Prog
 		case err == nil:
 			img, err := r.present(ctx, t)
 			if errors.Is(err, engine.ErrNotFound) {
-				err = &UnresolvedError{Ref: t.name, Pull: errNotPulled}
+				err = r.unresolved(t.name, errNotPulled)
 			}
 			return img, err
 		case ctx.Err() != nil:
@@ -153,7 +167,7 @@ func (r *Resolver) pull(ctx context.Context, t target, progress func(engine.Prog
 		case errors.Is(err, engine.ErrUnreachable):
 			return engine.Image{}, fmt.Errorf("image %q: %w", t.name, err)
 		default:
-			return engine.Image{}, &UnresolvedError{Ref: t.name, Pull: err}
+			return engine.Image{}, r.unresolved(t.name, err)
 		}
 	})
 }

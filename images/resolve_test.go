@@ -82,9 +82,9 @@ func TestResolveOrder(t *testing.T) {
 	}{
 		{"present", "a:1", &fakeEngine{present: map[string]engine.Image{"a:1": {ID: "sha256:1", OS: "linux"}}}, 0, ""},
 		{"pulled", "a:1", &fakeEngine{}, 1, ""},
-		{"neither", "a:1", &fakeEngine{pullErr: errors.New("manifest\nunknown")}, 1, `image "a:1" is not on the engine|manifest unknown|image load|image build|the image host`},
+		{"neither", "a:1", &fakeEngine{pullErr: errors.New("manifest\nunknown")}, 1, `image "a:1" is not on the engine|manifest unknown|put it there, or use the image host`},
 		{"engine gone", "a:1", &fakeEngine{imageErr: engine.ErrUnreachable}, 0, "unreachable"},
-		{"unknown ID", id, &fakeEngine{}, 0, "cannot be pulled|image load"},
+		{"unknown ID", id, &fakeEngine{}, 0, "cannot be pulled|put it there"},
 		{"known ID", id, &fakeEngine{present: map[string]engine.Image{id: {ID: engine.ImageID(id)}}}, 0, ""},
 		{"name like an ID", "abcdef012345", &fakeEngine{present: map[string]engine.Image{"abcdef012345": {ID: "sha256:1"}}}, 0, "cannot be pulled"},
 		{"windows", "a:1", &fakeEngine{present: map[string]engine.Image{"a:1": {ID: "sha256:1", OS: "windows"}}}, 0, "for windows"},
@@ -251,7 +251,7 @@ func TestHostIsRefusedElsewhere(t *testing.T) {
 		if (err == nil) != (tt.want == "") {
 			t.Errorf("canSnapshot(%s, %s, %s) = %v; want %q", tt.goos, tt.goarch, tt.arch, err, tt.want)
 		}
-		if err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "image load")) {
+		if err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "put one on the engine")) {
 			t.Errorf("canSnapshot(%s, %s, %s) = %q; want %q and the alternatives", tt.goos, tt.goarch, tt.arch, err, tt.want)
 		}
 	}

@@ -43,7 +43,15 @@ func (s *Session) copyIn(ctx context.Context, w Workspace) ([]string, error) {
 // Push copies a file or directory of the host into a directory of the session,
 // under its own name. It overwrites files, and returns what it left out because
 // it looks like credentials. A src that is missing is an *InputError.
-func (s *Session) Push(ctx context.Context, src, dir string) ([]string, error) {
+func (s *Session) Push(ctx context.Context, src, dir string) (left []string, err error) {
+	err = s.observeTransfer(ctx, ModePush, src, s.inside(dir), func() error {
+		left, err = s.push(ctx, src, dir)
+		return err
+	})
+	return left, err
+}
+
+func (s *Session) push(ctx context.Context, src, dir string) ([]string, error) {
 	if _, err := os.Stat(src); errors.Is(err, fs.ErrNotExist) {
 		return nil, badInput("path", "push: %v", err)
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Observer hears what becomes of commands and sessions: what an audit log, metrics
+// Observer hears what becomes of commands, transfers and sessions: what an audit log, metrics
 // and traces are made from. Its methods may be called concurrently, and are waited
 // for: they must be quick.
 type Observer interface {
-	// Intend is called with each command that may run, before it starts. An error
-	// means that it must not: the command ends as not-started{unrecorded}.
+	// Intend is called with each command that may run, before it starts, and with each push
+	// and pull. An error means that it must not: it ends as not-started{unrecorded}.
 	Intend(ctx context.Context, e Observation) error
 	// Note is called with each observation, once: with that of a command when it has ended,
 	// when it is known that it did not start or that its end is unknown, or when it
-	// goes on as a job.
+	// goes on as a job; with that of a push or a pull when it has ended.
 	Note(e Observation)
 }
 
@@ -30,6 +30,7 @@ type EventKind string
 // Kinds of observations.
 const (
 	EventCommand      EventKind = "command"       // see Observer.Note
+	EventTransfer     EventKind = "transfer"      // a push or a pull; see Observer.Note
 	EventDenied       EventKind = "denied"        // a policy has refused a command; there is no Intend for it
 	EventSessionStart EventKind = "session-start" // or the attempt: with an Err there is no session
 	EventSessionStop  EventKind = "session-stop"
@@ -47,6 +48,8 @@ const (
 	ModeCommand  Mode = "command"
 	ModeTerminal Mode = "terminal" // on a terminal of its own
 	ModeJob      Mode = "job"      // without a process that waits
+	ModePush     Mode = "push"     // a transfer to the session
+	ModePull     Mode = "pull"     // a transfer from the session
 )
 
 // Where says on whose side a command ran.
@@ -61,7 +64,7 @@ const (
 // Observation is what has happened. Which fields are set depends on its Kind.
 type Observation struct {
 	Kind    EventKind
-	ID      string // of a command: that of its Intend
+	ID      string // of a command or a transfer: that of its Intend
 	Session string // "" if there is none yet
 	Start   time.Time
 	End     time.Time
@@ -69,9 +72,9 @@ type Observation struct {
 	Where   Where
 	Dir     string          // as it was asked for, secrets masked
 	Policy  policy.Decision // the zero value if nothing has decided
-	// Status is how the command has ended, if Err is nil.
+	// Status is how the command has ended, if Err is nil. A transfer has none.
 	Status   exec.Status
-	Err      error // as Run returns it; it may hold secrets
+	Err      error // as Run, Push or Pull returns it; it may hold secrets
 	Receipt  *Receipt
 	Artifact sink.Artifact
 	Masked   int64  // secrets that were masked in the output
@@ -83,7 +86,7 @@ type Observation struct {
 	secrets *sink.Secrets
 }
 
-// Command is the text of the command with its arguments, secrets masked, and how
+// Command is the text of the command, or the paths of a transfer, from and to, with its arguments, secrets masked, and how
 // long it is. A text of more than most bytes is cut at its end.
 func (e Observation) Command(most int) (text string, size int) {
 	text = e.script
@@ -136,12 +139,7 @@ func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where
 	if o == nil {
 		return func(Result, error) {}, nil
 	}
-	e := newObservation(EventCommand, s.ID(), c, s.engine.opts.Secrets)
-	e.Mode, e.Where = mode, where
-	var err error
-	if e.ID, err = newID(); err == nil {
-		err = o.Intend(ctx, e)
-	}
+	e, err := s.intend(ctx, o, EventCommand, mode, where, c)
 	over := func(res Result, err error) {
 		e.End, e.Status, e.Err, e.Artifact, e.Masked = time.Now(), res.Status, err, res.Output.Artifact, res.Output.Masked
 		if err == nil && where == InContainer {
@@ -153,11 +151,39 @@ func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where
 		o.Note(e)
 	}
 	if err != nil {
-		err = &exec.Error{Outcome: exec.NotStarted, Cause: CauseUnrecorded, Err: err}
 		over(Result{}, err)
 		return nil, err
 	}
 	return over, nil
+}
+
+// intend tells the observer of what is about to happen. An error is an *exec.Error.
+func (s *Session) intend(ctx context.Context, o Observer, kind EventKind, mode Mode, where Where, c Command) (Observation, error) {
+	e := newObservation(kind, s.ID(), c, s.engine.opts.Secrets)
+	e.Mode, e.Where = mode, where
+	var err error
+	if e.ID, err = newID(); err == nil {
+		err = o.Intend(ctx, e)
+	}
+	if err != nil {
+		err = &exec.Error{Outcome: exec.NotStarted, Cause: CauseUnrecorded, Err: err}
+	}
+	return e, err
+}
+
+// observeTransfer tells the observer of a transfer before and after it is done.
+func (s *Session) observeTransfer(ctx context.Context, mode Mode, from, to string, do func() error) error {
+	o := s.engine.opts.Observer
+	if o == nil {
+		return do()
+	}
+	e, err := s.intend(ctx, o, EventTransfer, mode, InContainer, Command{Script: strconv.Quote(from), Args: []string{to}})
+	if err == nil {
+		err = do()
+	}
+	e.End, e.Err = time.Now(), err
+	o.Note(e)
+	return err
 }
 
 // noteSession tells the observer of a session's start or end.

@@ -134,6 +134,50 @@ func TestObserver(t *testing.T) {
 	})
 }
 
+// A push and a pull have an intent and a note with the same id, with the paths.
+func TestObserveTransfer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		secrets, _, err := sink.NewSecrets([]sink.Secret{{Name: "CANARY", Value: canary}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &witness{}
+		s, err := New(newFakeEngine(t), &fakeImages{}, Options{Observer: w, Secrets: secrets}).Start(t.Context(), Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing to tell
+		if _, err := s.Push(t.Context(), "/missing/"+canary, "dir"); Judge(err).Cause != "bad-path" {
+			t.Errorf("Push() = %v; want that the path is missing", err)
+		}
+		if _, err := s.Pull(t.Context(), "a\x00b", t.TempDir(), PullOptions{}); err == nil {
+			t.Error("Pull() of a path with a NUL = nil; want an error")
+		}
+		if got, want := w.kinds(), "session-start transfer transfer"; got != want {
+			t.Fatalf("notes %s; want %s", got, want)
+		}
+		for i, want := range []struct {
+			mode Mode
+			text string
+		}{
+			{ModePush, `"/missing/[REDACTED:CANARY]" "` + s.inside("dir") + `"`},
+			{ModePull, `"` + s.inside("a") + `\x00b"`},
+		} {
+			before, after := w.intents[i], w.notes[i+1]
+			text, _ := before.Command(1000)
+			if before.Mode != want.mode || !strings.HasPrefix(text, want.text) || after.ID != before.ID || after.ID == "" || after.Err == nil || after.Session != s.ID() {
+				t.Errorf("intent %+v of %q, note %+v; want a %s of %s that has failed", before, text, after, want.mode, want.text)
+			}
+		}
+		w.refuse = errors.New("no space")
+		_, err = s.Push(t.Context(), t.TempDir(), ".")
+		if bad, ok := errors.AsType[*exec.Error](err); !ok || bad.Cause != CauseUnrecorded || bad.Outcome != exec.NotStarted {
+			t.Errorf("Push() = %v; want that it was not recorded", err)
+		}
+	})
+}
+
 // What cannot be put on record does not run.
 func TestUnrecorded(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/shirou/gopsutil/v4/host"
 )
 
 // owner is a process of some host.
@@ -32,8 +30,8 @@ var self = sync.OnceValue(func() owner {
 // it says which process table a pid belongs to only together with the start time.
 func hostID() string {
 	name, _ := os.Hostname()
-	id, err := host.HostID()
-	if err != nil || id == "" {
+	id := machineID()
+	if id == "" {
 		return name
 	}
 	sum := sha256.Sum256([]byte(runtime.GOOS + id + name))

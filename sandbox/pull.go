@@ -45,11 +45,13 @@ type ConflictError = transfer.ConflictError
 // changed is not written. What was changed here since both had the same is a
 // *ConflictError, and then nothing was written at all. A src that is missing is an
 // *InputError.
-func (s *Session) Pull(ctx context.Context, src, to string, o PullOptions) (Pulled, error) {
-	done, err := s.pull(ctx, src, to, o)
-	if err != nil {
-		err = s.explain("pull "+s.inside(src), err)
-	}
+func (s *Session) Pull(ctx context.Context, src, to string, o PullOptions) (done Pulled, err error) {
+	err = s.observeTransfer(ctx, ModePull, s.inside(src), to, func() error {
+		if done, err = s.pull(ctx, src, to, o); err != nil {
+			err = s.explain("pull "+s.inside(src), err)
+		}
+		return err
+	})
 	return done, err
 }
 

@@ -154,8 +154,6 @@ const (
 	// DefaultLease is for a session that belongs to one process: long enough
 	// for a stalled host, short for one that has died.
 	DefaultLease = 15 * time.Second
-	// DefaultIdle is for a session that outlives its process.
-	DefaultIdle = 2 * time.Hour
 )
 
 // Defaults of a session, from the threat model's table of hardened defaults.

@@ -132,10 +132,6 @@ func (s *Sink) Stdout() io.Writer { return s.stdout }
 // Stderr returns the writer for standard error. Its Write never fails.
 func (s *Sink) Stderr() io.Writer { return s.stderr }
 
-// ArtifactID returns the id of this command's artifact, which may not exist yet or ever;
-// "" without a store, or if the store could give none.
-func (s *Sink) ArtifactID() string { return s.spill.id }
-
 // Subscribe returns a subscription to updates from now on. After Close it has one update,
 // the last.
 func (s *Sink) Subscribe() *Subscription { return s.hub.subscribe() }

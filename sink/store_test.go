@@ -38,8 +38,8 @@ func TestArtifactIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.ArtifactID() != "1" {
-		t.Errorf("ArtifactID() = %q; want 1", s.ArtifactID())
+	if s.spill.id != "1" {
+		t.Errorf("the id of the artifact is %q; want 1", s.spill.id)
 	}
 	if o := s.Close(); o.Artifact.ID != "1" || o.Artifact.Stored || o.Artifact.Cause != "" {
 		t.Errorf("artifact of a silent command %+v; want id 1 and no file", o.Artifact)

@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink"},
 	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "policy", "sandbox", "sink"},
-	"internal/cli/exit":        {"config", "engine", "exec", "images", "internal/wire", "policy", "sandbox", "sink"},
+	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
 	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/serve", "sandbox"},
 	"internal/cli/imagecmd":    {"engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},

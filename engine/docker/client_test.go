@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -214,16 +213,5 @@ func TestOpenExec(t *testing.T) {
 				t.Errorf("stream = %q, %v; want %q, %v", out, err, tt.out, tt.err)
 			}
 		})
-	}
-}
-
-func TestNetwork(t *testing.T) {
-	t.Parallel()
-	c := fakeClient(t, map[string]http.HandlerFunc{"/v1.41/networks/bridge": answer(200, `{"Name": "bridge", "IPAM": {"Config": [
-		{"Subnet": "172.17.0.0/16", "Gateway": "172.17.0.1"}, {"Subnet": "fd00::/80"}]}}`)})
-	got, err := c.Network(t.Context(), "bridge")
-	want := Network{Name: "bridge", Subnets: []string{"172.17.0.0/16", "fd00::/80"}, Gateways: []string{"172.17.0.1"}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("Network(bridge) = %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -446,24 +446,6 @@ func TestEngineImages(t *testing.T) {
 	}
 }
 
-func TestEngineNetwork(t *testing.T) {
-	t.Parallel()
-	c := dockertest.Connect(t)
-	if n, err := c.Network(t.Context(), "none"); err != nil || n.Name != "none" || len(n.Subnets) != 0 {
-		t.Errorf("Network(none) = %+v, %v; want it without subnets", n, err)
-	}
-	if _, err := c.Network(t.Context(), unique()); !errors.Is(err, engine.ErrNotFound) {
-		t.Errorf("Network(unknown) = %v; want ErrNotFound", err)
-	}
-	n, err := c.Network(t.Context(), "bridge")
-	if errors.Is(err, engine.ErrNotFound) {
-		t.Skip("this engine was started without a bridge")
-	}
-	if err != nil || n.Name != "bridge" || len(n.Subnets) == 0 {
-		t.Errorf("Network(bridge) = %+v, %v; want its subnets", n, err)
-	}
-}
-
 func TestEngineBindMissing(t *testing.T) {
 	t.Parallel()
 	c := dockertest.Connect(t)

@@ -69,10 +69,3 @@ type Volume struct {
 	Root    bool
 	Created time.Time // set by the engine; ignored on create
 }
-
-// Network is a network of the engine, as far as its addresses go.
-type Network struct {
-	Name     string
-	Subnets  []string // CIDR
-	Gateways []string // IP addresses
-}

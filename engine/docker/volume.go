@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 )
 
@@ -70,24 +69,4 @@ func (c *Client) RemoveVolume(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return fail(ctx, "remove volume "+name, c.api.VolumeRemove(ctx, name, false))
-}
-
-// Network finds a network by its name.
-func (c *Client) Network(ctx context.Context, name string) (Network, error) {
-	found, err := ask(ctx, "inspect network "+name, func(ctx context.Context) (network.Inspect, error) {
-		return c.api.NetworkInspect(ctx, name, network.InspectOptions{})
-	})
-	if err != nil {
-		return Network{}, err
-	}
-	out := Network{Name: found.Name}
-	for _, pool := range found.IPAM.Config {
-		if pool.Subnet != "" {
-			out.Subnets = append(out.Subnets, pool.Subnet)
-		}
-		if pool.Gateway != "" {
-			out.Gateways = append(out.Gateways, pool.Gateway)
-		}
-	}
-	return out, nil
 }

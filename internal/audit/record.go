@@ -21,8 +21,8 @@ type Kind string
 
 // Kinds.
 const (
-	Intent       Kind = "intent"        // a command is about to start
-	Outcome      Kind = "outcome"       // how a command ended; its Intent has the same ID
+	Intent       Kind = "intent"        // a command, or a transfer of files, is about to start
+	Outcome      Kind = "outcome"       // how it ended; its Intent has the same ID
 	Denied       Kind = "denied"        // a policy has refused a command
 	SessionStart Kind = "session-start" // a session was started
 	SessionStop  Kind = "session-stop"  // a session was stopped
@@ -48,7 +48,7 @@ type Record struct {
 
 	ID      string `json:"id,omitempty"` // of a command
 	Session string `json:"session,omitempty"`
-	Mode    string `json:"mode,omitempty"`  // "command", "terminal" or "job"
+	Mode    string `json:"mode,omitempty"`  // "command", "terminal" or "job"; "push" or "pull"
 	Where   string `json:"where,omitempty"` // "container", or "client": in the client's terminal
 	// Command is the first MaxCommand bytes of the command's text; Bytes is its length.
 	Command string   `json:"command,omitempty"`

@@ -54,6 +54,7 @@ type instruments struct {
 	starts    metric.Float64Histogram
 	ends      metric.Int64Counter
 	jobs      metric.Int64Counter
+	transfers metric.Float64Histogram
 }
 
 // maker creates instruments and keeps the first error.
@@ -103,6 +104,7 @@ func (in *instruments) make(meter metric.Meter, levels func() Levels) error {
 	in.starts = m.seconds("sandboxbash.session.start.duration", "Time that the start of a session took.")
 	in.ends = m.counter("sandboxbash.sessions.ended", "{session}", "Sessions that were stopped, or reaped.")
 	in.jobs = m.counter("sandboxbash.jobs.ended", "{job}", "Jobs whose end was seen, by how they ended.")
+	in.transfers = m.seconds("sandboxbash.transfer.duration", "Time that pushes and pulls took.")
 	if levels != nil {
 		m.levels(levels)
 	}
@@ -171,6 +173,19 @@ func (t *Telemetry) Command(c Command) {
 		attrs = append(attrs, attribute.Int("process.exit.code", *c.Code))
 	}
 	t.span("sandboxbash command", c.Start, c.End, c.Cause, attrs)
+}
+
+// Transfer counts a push or a pull that has ended.
+func (t *Telemetry) Transfer(c Command) {
+	t.in.transfers.Record(context.Background(), c.End.Sub(c.Start).Seconds(), with("outcome", c.Outcome, "cause", c.Cause, "mode", c.Mode))
+	attrs := []attribute.KeyValue{
+		attribute.String("session.id", c.Session), attribute.String("sandboxbash.transfer.id", c.ID),
+		attribute.String("sandboxbash.outcome", c.Outcome), attribute.String("sandboxbash.mode", c.Mode),
+	}
+	if c.Cause != "" {
+		attrs = append(attrs, attribute.String("error.type", c.Cause))
+	}
+	t.span("sandboxbash transfer", c.Start, c.End, c.Cause, attrs)
 }
 
 // Denied counts a command that the policy has refused.

@@ -81,6 +81,7 @@ func some(t *Telemetry) {
 		Session: "session-1", ID: "command-2", Start: now, End: now, Mode: "command", Where: "container", Outcome: "timed-out", Killed: "kill",
 	})
 	t.Command(Command{Session: "session-1", Start: now, End: now, Mode: "command", Where: "container", Outcome: "not-started", Cause: "engine"})
+	t.Transfer(Command{Session: "session-1", ID: "transfer-1", Start: now, End: now, Mode: "push", Outcome: "copied"})
 	t.Denied("deny")
 	t.SessionStarted(Session{ID: "session-1", Start: now, End: now})
 	t.SessionEnded("stopped")

@@ -123,6 +123,7 @@ func (a *App) Load(cmd *cobra.Command) error {
 	src.Flags = cmd.Flags()
 	cfg, err := config.Load(src)
 	if err != nil {
+		exit.WordConfig(err)
 		if !exit.IsConfig(err) {
 			err = exit.Misuse("", "%v", err)
 		}
@@ -219,7 +220,7 @@ func (a *App) Resolver(ctx context.Context) (*images.Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return images.New(c, images.Options{Cache: a.cacheDir()})
+	return images.New(c, images.Options{Cache: a.cacheDir(), LoadWith: exit.LoadImages})
 }
 
 // Prepare puts on the engine of Connect what each session of an architecture needs.

@@ -131,7 +131,7 @@ type logger struct{ log *slog.Logger }
 func (l logger) Intend(ctx context.Context, e sandbox.Observation) error {
 	if l.log.Enabled(ctx, slog.LevelDebug) {
 		text, size := e.Command(logText)
-		l.log.DebugContext(ctx, "command starts", "session", e.Session, "id", e.ID, "mode", string(e.Mode), "command", text, "bytes", size)
+		l.log.DebugContext(ctx, string(e.Kind)+" starts", "session", e.Session, "id", e.ID, "mode", string(e.Mode), "command", text, "bytes", size)
 	}
 	return nil
 }
@@ -152,8 +152,10 @@ func (l logger) Note(e sandbox.Observation) {
 		attrs = append(attrs, slog.String("rule", e.Policy.Rule))
 	case e.Err != nil:
 		level = slog.LevelWarn
-		v := exit.Judge(e.Err)
+		v := failure(e)
 		attrs = append(attrs, slog.String("outcome", string(v.Outcome)), slog.String("cause", v.Cause), slog.String("error", e.Scrub(exit.Words(e.Err))))
+	case e.Kind == sandbox.EventTransfer:
+		attrs = append(attrs, slog.String("reason", copied))
 	case e.Status.Reason != "":
 		attrs = append(attrs, slog.String("reason", string(e.Status.Reason)), slog.Int("exitCode", exit.OfCommand(e.Status)))
 	}

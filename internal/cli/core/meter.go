@@ -58,6 +58,8 @@ func (m *meter) Note(e sandbox.Observation) {
 	switch e.Kind {
 	case sandbox.EventCommand:
 		m.to.Command(measured(e))
+	case sandbox.EventTransfer:
+		m.to.Transfer(measured(e))
 	case sandbox.EventDenied:
 		m.to.Denied(string(e.Policy.Verdict))
 	case sandbox.EventSessionStart:
@@ -75,7 +77,7 @@ func (m *meter) Note(e sandbox.Observation) {
 func measured(e sandbox.Observation) telemetry.Command {
 	c := telemetry.Command{
 		Session: e.Session, ID: e.ID, Start: e.Start, End: e.End, Mode: string(e.Mode), Where: string(e.Where), Verdict: string(e.Policy.Verdict),
-		Outcome: string(e.Status.Reason), CPU: e.Status.CPU, Stdout: e.Status.Stdout, Stderr: e.Status.Stderr, Survivors: e.Status.Left, Masked: e.Masked,
+		Outcome: endReason(e), CPU: e.Status.CPU, Stdout: e.Status.Stdout, Stderr: e.Status.Stderr, Survivors: e.Status.Left, Masked: e.Masked,
 	}
 	if e.Artifact.Stored {
 		c.Artifact = e.Artifact.Bytes
@@ -85,7 +87,7 @@ func measured(e sandbox.Observation) telemetry.Command {
 	}
 	switch {
 	case e.Err != nil:
-		v := exit.Judge(e.Err)
+		v := failure(e)
 		c.Outcome, c.Cause = string(v.Outcome), v.Cause
 	case e.Status.Reason == exec.Exited:
 		c.Code = &e.Status.Code

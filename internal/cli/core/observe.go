@@ -171,7 +171,7 @@ func (o *auditor) Intend(_ context.Context, e sandbox.Observation) error {
 
 // kinds of observations, as the log has them.
 var auditKinds = map[sandbox.EventKind]audit.Kind{
-	sandbox.EventCommand: audit.Outcome, sandbox.EventDenied: audit.Denied, sandbox.EventJobEnd: audit.JobEnd,
+	sandbox.EventCommand: audit.Outcome, sandbox.EventTransfer: audit.Outcome, sandbox.EventDenied: audit.Denied, sandbox.EventJobEnd: audit.JobEnd,
 	sandbox.EventSessionStart: audit.SessionStart, sandbox.EventSessionStop: audit.SessionStop, sandbox.EventReap: audit.Reaped,
 }
 
@@ -211,7 +211,7 @@ func auditPolicy(d policy.Decision) *audit.Policy {
 
 // recordEnd says how a command ended.
 func recordEnd(r *audit.Record, e sandbox.Observation) {
-	r.Reason, r.Signal = string(e.Status.Reason), e.Status.Signal
+	r.Reason, r.Signal = endReason(e), e.Status.Signal
 	if e.Status.Reason == exec.Exited {
 		r.Code = &e.Status.Code
 	}
@@ -220,11 +220,33 @@ func recordEnd(r *audit.Record, e sandbox.Observation) {
 	}
 }
 
+// copied is the reason of a transfer that has ended without an error.
+const copied = "copied"
+
+// endReason is how what ended without an error did.
+func endReason(e sandbox.Observation) string {
+	if e.Kind == sandbox.EventTransfer {
+		return copied
+	}
+	return string(e.Status.Reason)
+}
+
+// failure says what an observation's error means. A transfer that was cut off may have
+// copied a part.
+func failure(e sandbox.Observation) exit.Verdict {
+	v := exit.Judge(e.Err)
+	_, known := errors.AsType[*exec.Error](e.Err)
+	if e.Kind == sandbox.EventTransfer && !known && (v.Status == exit.Engine || v.Status == exit.Cancelled) {
+		v.Outcome = exec.Unknown
+	}
+	return v
+}
+
 // maxMessage bounds what a record repeats of an error, in bytes.
 const maxMessage = 1 << 10
 
 func auditFailure(e sandbox.Observation) *audit.Failure {
-	v := exit.Judge(e.Err)
+	v := failure(e)
 	text := e.Scrub(exit.Words(e.Err))
 	return &audit.Failure{Outcome: string(v.Outcome), Cause: cmp.Or(v.Cause, "engine"), Message: text[:min(len(text), maxMessage)]}
 }

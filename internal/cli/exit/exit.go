@@ -13,13 +13,10 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/config"
-	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
-	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // Exit statuses that are not a command's own. 124 to 126 are those of timeout(1)
@@ -94,11 +91,35 @@ func OfCommand(st exec.Status) int {
 	}
 }
 
-// causes of ends that are the caller's input.
-var inputCauses = map[exec.Cause]bool{
-	exec.CauseDirMissing: true, exec.CauseNotDir: true, exec.CauseDirDenied: true,
-	exec.CauseNoShell: true, exec.CauseTooBig: true, exec.CauseBusy: true, exec.CauseJobLimit: true,
+// statuses are the exit statuses of errors.
+var statuses = map[sandbox.Fault]int{
+	sandbox.FaultEngine: Engine, sandbox.FaultInput: Usage, sandbox.FaultPolicy: Denied, sandbox.FaultCaller: Cancelled, sandbox.FaultConflict: Findings,
 }
+
+// todos say what to do about an error of a cause. The others say all there is to say.
+var todos = map[exec.Cause]string{
+	exec.CauseNoShell:            "use another image, or the POSIX shell with --shell sh",
+	exec.CauseDirMissing:         nameDir,
+	exec.CauseNotDir:             nameDir,
+	exec.CauseDirDenied:          nameDir,
+	exec.CauseBusy:               "try again later, or leave out --exclusive to wait in the queue",
+	exec.CauseResources:          "stop the session and start one with more --pids or --memory",
+	exec.CauseRunnerLost:         lookFirst,
+	exec.CauseUnconfirmed:        lookFirst,
+	sandbox.CauseUnrecorded:      "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`",
+	sandbox.CauseConflict:        "see both sides with `sandboxbash session diff`, pull to another directory, or overwrite what was changed here with --force",
+	sandbox.CauseUnknownSession:  "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`",
+	sandbox.CauseUnknownJob:      "list the jobs with `sandboxbash job ls`",
+	sandbox.CauseJobRunning:      "end it first with `sandboxbash job kill`",
+	sandbox.CauseUnknownArtifact: "list the artifacts with `sandboxbash artifact ls`",
+	sandbox.CauseUnknownImage:    "name another image with --image; --image host is a snapshot of this machine's programs",
+	sandbox.CausePosture:         "see what this engine can do with `sandboxbash doctor`",
+}
+
+const (
+	nameDir   = "name a directory of the session with --cwd; without it the command runs in the workspace"
+	lookFirst = "it is unknown whether the command has ended: look at its effects before running it again"
+)
 
 // Verdict is what is told of an error: the exit status, and for JSON how much
 // is known of the command and why.
@@ -115,7 +136,8 @@ type verdicter interface {
 	Verdict() Verdict
 }
 
-// Judge says what an error means. It decides by types, never by texts.
+// Judge says what an error means. It decides by types, never by texts: sandbox.Judge does,
+// and this adds errors of the command line's own, exit statuses and words.
 func Judge(err error) Verdict {
 	v := judged(err)
 	if v.Todo == "" {
@@ -126,55 +148,25 @@ func Judge(err error) Verdict {
 
 // judged is Judge but for the hints of package sandbox.
 func judged(err error) Verdict {
-	v := Verdict{Status: Engine, Outcome: exec.NotStarted, Cause: "engine"}
-	if e, ok := errors.AsType[*exec.Error](err); ok {
-		return judgeExec(e)
+	_, ran := errors.AsType[*exec.Error](err)
+	if !ran {
+		if e, ok := errors.AsType[verdicter](err); ok {
+			return e.Verdict()
+		}
+		if e, ok := errors.AsType[*UsageError](err); ok {
+			return Verdict{Usage, exec.NotStarted, "usage", e.Todo}
+		}
+		if IsConfig(err) {
+			return Verdict{Usage, exec.NotStarted, "bad-config", "correct it; `sandboxbash help config` lists the keys"}
+		}
 	}
-	if e, ok := errors.AsType[verdicter](err); ok {
-		return e.Verdict()
+	j := sandbox.Judge(err)
+	if !ran && j.Cause == exec.CauseEngine && (errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled)) {
+		j.Fault, j.Cause = sandbox.FaultCaller, exec.CauseCancelled
 	}
-	if e, ok := errors.AsType[*UsageError](err); ok {
-		return Verdict{Usage, exec.NotStarted, "usage", e.Todo}
-	}
-	if e, ok := errors.AsType[*policy.Denial](err); ok {
-		return Verdict{Denied, exec.NotStarted, "denied", insteadOf(e.Decision)}
-	}
-	if e, ok := errors.AsType[*sandbox.InputError](err); ok {
-		return Verdict{Usage, exec.NotStarted, "bad-" + e.Field, ""}
-	}
-	if _, ok := errors.AsType[*sandbox.ConflictError](err); ok {
-		return Verdict{Findings, exec.NotStarted, "conflict", "see both sides with `sandboxbash session diff`, pull to another directory, or overwrite what was changed here with --force"}
-	}
-	if _, ok := errors.AsType[*sandbox.ForeignBindError](err); ok {
-		return Verdict{Usage, exec.NotStarted, "foreign-bind", ""}
-	}
-	if IsConfig(err) {
-		return Verdict{Usage, exec.NotStarted, "bad-config", "correct it; `sandboxbash help config` lists the keys"}
-	}
-	switch {
-	case errors.Is(err, sandbox.ErrUnknownSession):
-		v = Verdict{Usage, exec.NotStarted, "unknown-session", "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`"}
-	case errors.Is(err, sandbox.ErrUnknownJob):
-		v = Verdict{Usage, exec.NotStarted, "unknown-job", "list the jobs with `sandboxbash job ls`"}
-	case errors.Is(err, sandbox.ErrJobRunning):
-		v = Verdict{Usage, exec.NotStarted, "job-running", "end it first with `sandboxbash job kill`"}
-	case errors.Is(err, sink.ErrNotFound):
-		v = Verdict{Usage, exec.NotStarted, "unknown-artifact", "list the artifacts with `sandboxbash artifact ls`"}
-	case isImage(err):
-		v.Status, v.Cause = Usage, "unknown-image"
-		v.Todo = "name another image with --image; --image host is a snapshot of this machine's programs"
-	case isSource(err):
-		v.Status, v.Cause = Usage, "bad-image"
-	case errors.Is(err, engine.ErrAddress):
-		v.Status, v.Cause = Usage, "bad-engine"
-	case isPosture(err):
-		v.Cause, v.Todo = "posture", "see what this engine can do with `sandboxbash doctor`"
-	case errors.Is(err, engine.ErrUnreachable):
-		v.Cause = "unreachable"
-	case errors.Is(err, engine.ErrTooOld):
-		v.Cause = "engine-too-old"
-	case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled):
-		v.Status, v.Cause = Cancelled, string(exec.CauseCancelled)
+	v := Verdict{statuses[j.Fault], j.Outcome, string(j.Cause), todos[j.Cause]}
+	if d, ok := errors.AsType[*policy.Denial](err); ok && !ran {
+		v.Todo = insteadOf(d.Decision)
 	}
 	return v
 }
@@ -191,53 +183,11 @@ func insteadOf(d policy.Decision) string {
 	return text
 }
 
-func judgeExec(e *exec.Error) Verdict {
-	v := Verdict{Status: Engine, Outcome: e.Outcome, Cause: string(e.Cause)}
-	switch {
-	case e.Cause == exec.CauseCancelled:
-		v.Status = Cancelled
-	case e.Outcome == exec.NotStarted && inputCauses[e.Cause]:
-		v.Status = Usage
-	}
-	switch e.Cause { //nolint:exhaustive // the others say all there is to say
-	case exec.CauseNoShell:
-		v.Todo = "use another image, or the POSIX shell with --shell sh"
-	case exec.CauseDirMissing, exec.CauseNotDir, exec.CauseDirDenied:
-		v.Todo = "name a directory of the session with --cwd; without it the command runs in the workspace"
-	case exec.CauseBusy:
-		v.Todo = "try again later, or leave out --exclusive to wait in the queue"
-	case exec.CauseResources:
-		v.Todo = "stop the session and start one with more --pids or --memory"
-	case sandbox.CauseUnrecorded:
-		v.Todo = "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`"
-	case exec.CauseRunnerLost, exec.CauseUnconfirmed:
-		v.Todo = "it is unknown whether the command has ended: look at its effects before running it again"
-	}
-	return v
-}
-
 // IsConfig reports whether err is about the configuration.
 func IsConfig(err error) bool {
 	_, bad := errors.AsType[*config.Error](err)
 	_, unknown := errors.AsType[*config.UnknownKeyError](err)
 	return bad || unknown
-}
-
-func isImage(err error) bool {
-	_, bad := errors.AsType[*images.InvalidRefError](err)
-	_, unresolved := errors.AsType[*images.UnresolvedError](err)
-	_, missing := errors.AsType[*images.MissingError](err)
-	return bad || unresolved || missing
-}
-
-func isSource(err error) bool {
-	_, ok := errors.AsType[*images.SourceError](err)
-	return ok
-}
-
-func isPosture(err error) bool {
-	_, ok := errors.AsType[*sandbox.PostureError](err)
-	return ok
 }
 
 // Words is the text of an error. For a command that has not started, its

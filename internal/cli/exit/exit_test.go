@@ -89,6 +89,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// What an error means decides what is said to do about it.
+func TestTodo(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{&exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseDirDenied}, nameDir},
+		{&exec.Error{Outcome: exec.Unknown, Cause: exec.CauseRunnerLost}, lookFirst},
+		{&exec.Error{Outcome: exec.Lost, Cause: sandbox.CauseRemoved, Err: sandbox.ErrUnknownSession}, ""},
+		{&exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: context.Canceled}, ""},
+		{&policy.Denial{Decision: policy.Decision{Tool: "read"}}, "use the tool read instead; see what it sees with `sandboxbash policy explain`"},
+		{sandbox.ErrJobRunning, "end it first with `sandboxbash job kill`"},
+		{&images.MissingError{Ref: "x"}, "name another image with --image; --image host is a snapshot of this machine's programs"},
+		{&config.Error{Key: "k"}, "correct it; `sandboxbash help config` lists the keys"},
+		{Misuse("do this", "wrong"), "do this"},
+		{errors.New("boom"), ""},
+	} {
+		if got := Judge(fmt.Errorf("x: %w", test.err)).Todo; got != test.want {
+			t.Errorf("Judge(%v) says %q; want %q", test.err, got, test.want)
+		}
+	}
+}
+
 func TestWordsOf(t *testing.T) {
 	t.Parallel()
 	dir := &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseDirMissing, Err: errors.New("Working directory does not exist: /x")}

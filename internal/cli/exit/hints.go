@@ -1,6 +1,37 @@
 package exit
 
-import "github.com/sandboxbash/sandboxbash/sandbox"
+import (
+	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/sandbox"
+)
+
+// LoadImages says how an image is put on the engine: see images.Options.
+const LoadImages = "`sandboxbash image load FILE` or `sandboxbash image build DIR`"
+
+// helps words what would help after an error of package config.
+var helps = map[config.Help]string{
+	config.HelpUnsafe: "if that is meant give it by --env-unsafe, or in env.unsafe",
+	config.HelpValue:  "if that is meant give it with its value by --env-unsafe, or in env.unsafe",
+	config.HelpPair:   "give both --tls-cert and --tls-key",
+	config.HelpHead:   "give the 64 hexadecimal digits that `sandboxbash audit verify` has printed",
+}
+
+// WordConfig puts the words of this command line into the errors that err, an error of
+// config.Load, is or joins.
+func WordConfig(err error) {
+	switch e := err.(type) { //nolint:errorlint // all of the tree is visited
+	case *config.Error:
+		if words, ok := helps[e.Help]; ok {
+			e.Hint = words
+		}
+	case interface{ Unwrap() []error }:
+		for _, each := range e.Unwrap() {
+			WordConfig(each)
+		}
+	case interface{ Unwrap() error }:
+		WordConfig(e.Unwrap())
+	}
+}
 
 // Hint words what would help after an error of package sandbox, "" if nothing is known.
 func Hint(err error) string {
