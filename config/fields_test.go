@@ -78,7 +78,7 @@ func TestFieldsHaveTheTypesOfTheirKinds(t *testing.T) {
 			t.Errorf("%s is a path of kind %d; want Text or List", s.Key, s.Kind)
 		}
 		if s.word != "" && !s.path {
-			t.Errorf("%s has the word %q, and is no path", s.Key, s.word)
+			t.Errorf("%s has the word %q, and is not a path", s.Key, s.word)
 		}
 	}
 }

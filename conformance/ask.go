@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leftOut is why a slow scenario that was not asked for is not run.
+// leftOut is the reason for not running a slow scenario.
 const leftOut = "slow; --slow asks it"
 
-// askTarget asks one target all scenarios, and tells of each as it ends.
+// askTarget runs all scenarios on one target, and calls tell with each result.
 func askTarget(ctx context.Context, t *Target, groups []Group, o options, tell func(Result)) map[string]Result {
 	results := make(chan Result)
 	go func() {
@@ -41,8 +41,9 @@ func askTarget(ctx context.Context, t *Target, groups []Group, o options, tell f
 	return all
 }
 
-// askAll asks so many scenarios at once. The slow ones come first, because they wait most; those that look
-// at all the things of the tool come last and alone, because others start and stop such things.
+// askAll runs the scenarios, jobs of them at once. The slow ones come first, because they wait most.
+// Those that list all things of the tool come last and one at a time, because others start and stop such
+// things.
 func (t *Target) askAll(ctx context.Context, asked []Scenario, jobs int, results chan<- Result) {
 	turn := func(s Scenario) int {
 		switch {
@@ -70,7 +71,7 @@ func (t *Target) askAll(ctx context.Context, asked []Scenario, jobs int, results
 	_ = pool.Wait() // of nil
 }
 
-// prepare makes the target ready, and says why it cannot run on this machine; "" if it can.
+// prepare makes the target ready. It returns why the target cannot run on this machine, or "".
 func (t *Target) prepare(ctx context.Context) string {
 	for _, program := range t.Needs {
 		if _, err := exec.LookPath(program); err != nil {
@@ -90,13 +91,13 @@ func (t *Target) prepare(ctx context.Context) string {
 	return ""
 }
 
-// tidy takes back what prepare has made, if it got that far or not.
+// tidy removes what prepare has created, even if prepare failed.
 func (t *Target) tidy(ctx context.Context) {
 	if t.Tidy == "" {
 		return
 	}
 	argv, err := t.expand(t.Tidy, nil, nil)
-	if err == nil { // what it may say is about this machine, not about the tool
+	if err == nil { // an error is about this machine, not about the tool
 		_ = do(context.WithoutCancel(ctx), call{argv: argv, environ: t.Environ, bound: housekeeping})
 	}
 }

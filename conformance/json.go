@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// decode replaces what a tool has printed as JSON by what it means.
+// decode replaces the JSON that a tool has printed by the values in it.
 func (j JSON) decode(a answer) answer {
 	var v any
 	if err := json.Unmarshal(a.stdout, &v); err != nil {
@@ -23,7 +23,7 @@ func (j JSON) decode(a answer) answer {
 	return a
 }
 
-// text is what a path leads to; "" for nothing.
+// text returns the value at a path, "" if there is none.
 func text(v any, path string) string {
 	for key := range strings.SplitSeq(strings.TrimPrefix(path, "."), ".") {
 		m, ok := v.(map[string]any)

@@ -1,8 +1,8 @@
-// Command conformance asks a bash tool what the scenarios of scenarios/ ask, and says which it gets right.
-// It knows nothing of any tool: how one is asked, and what its answers mean, is in a target, a small file
-// of command templates. It imports nothing of sandboxbash, which is one target of several.
+// Command conformance runs the scenarios of scenarios/ on a bash tool and reports which of them pass.
+// It has no knowledge of any tool. A target, a small file of command templates, says how to call a tool
+// and what its answers mean. The command imports nothing of sandboxbash, which is one of several targets.
 //
-// README.md says how to try another tool.
+// README.md says how to test another tool.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // options are what the flags say.
 type options struct {
 	only    []string          // numbers of scenarios; empty: all
-	vars    map[string]string // of all targets
+	vars    map[string]string // for all targets
 	slow    bool
 	list    bool
 	strict  bool // only what a target's Known has may fail or not be asked
@@ -169,7 +169,7 @@ func (o options) load() ([]*Target, error) {
 	return targets, nil
 }
 
-// pick leaves the scenarios that are asked for.
+// pick removes the scenarios that were not asked for.
 func (o options) pick(groups []Group) ([]Group, error) {
 	var picked []Group
 	for _, g := range groups {
@@ -188,7 +188,8 @@ func (o options) pick(groups []Group) ([]Group, error) {
 	return picked, nil
 }
 
-// ask asks every target everything, and reports. It says whether all is as it should be.
+// ask runs the scenarios on every target, and writes the reports. It returns whether all is as it should
+// be.
 func (o options) ask(ctx context.Context, groups []Group, targets []*Target, stdout io.Writer) (bool, error) {
 	r := Report{Begin: time.Now(), Groups: groups}
 	for _, name := range o.from {

@@ -13,21 +13,22 @@ import (
 	"time"
 )
 
-// marker is a number of seconds for sleep: a little more than ten minutes, and like no other. A process
-// carries it if one of its arguments is exactly that, so that neither a tool whose arguments hold a
-// whole script nor the shell that runs one counts.
+// marker is a unique number of seconds for sleep, a little more than ten minutes. A process carries the
+// marker if one of its arguments is equal to it. So neither a tool whose arguments hold a whole script nor
+// the shell that runs it counts.
 type marker string
 
 func newMarker() marker { return marker(fmt.Sprintf("601.%09d", rand.IntN(1e9))) }
 
-// processes are those of this host that carry it, those in containers too: pid and argv.
+// processes returns the processes of this host that carry the marker, including those in containers, as
+// pid and argv.
 func (m marker) processes() map[int]string {
 	found := make(map[int]string)
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good; none on systems without /proc
 	for _, dir := range dirs {
 		argv, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil {
-			continue // it has gone
+			continue // it has ended
 		}
 		if args := bytes.Split(argv, []byte{0}); slices.ContainsFunc(args, func(a []byte) bool { return string(a) == string(m) }) {
 			pid, _ := strconv.Atoi(filepath.Base(dir)) // the pattern has digits only
@@ -37,8 +38,8 @@ func (m marker) processes() map[int]string {
 	return found
 }
 
-// watch looks for such processes until it is stopped, and tells whether there ever was one: a tool that says
-// that they are gone must have been able to see them.
+// watch looks for such processes until it is stopped, and reports whether it ever found one. That they are
+// gone proves something only if they could be seen before.
 func (m marker) watch() (stop func() (seen bool)) {
 	var wait sync.WaitGroup
 	end := make(chan struct{})
@@ -62,7 +63,7 @@ func (m marker) watch() (stop func() (seen bool)) {
 	})
 }
 
-// gone waits until there is none, and returns those that are left.
+// gone waits until no such process is left. It returns those that are left when the time is over.
 func (m marker) gone(within time.Duration) map[int]string {
 	for deadline := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		left := m.processes()
@@ -72,7 +73,7 @@ func (m marker) gone(within time.Duration) map[int]string {
 	}
 }
 
-// end kills those that are left.
+// end kills the processes that are left.
 func (m marker) end() {
 	for pid := range m.processes() {
 		if p, err := os.FindProcess(pid); err == nil {

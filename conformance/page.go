@@ -34,8 +34,8 @@ func (c Column) sum() string {
 	return fmt.Sprintf("%d pass, %d fail, %d not offered, %d cannot be asked, %d not run", n[Pass], n[Fail], n[NotOffered], n[CannotAsk], n[NotRun])
 }
 
-// wrong are the scenarios that have failed and are not known; strictly, all that have not passed and are
-// neither known nor left out because they are slow.
+// wrong returns the scenarios that have failed and are not in Target.Known. If strict, it returns all that
+// have not passed, except known ones and those left out because they are slow.
 func (c Column) wrong(strict bool) []string {
 	var ids []string
 	for _, id := range sortedKeys(c.Results) {
@@ -49,7 +49,7 @@ func (c Column) wrong(strict bool) []string {
 	return ids
 }
 
-// asked reports whether the target has been asked anything at all.
+// asked reports whether any scenario was run on the target.
 func (c Column) asked() bool {
 	for _, r := range c.Results {
 		if r.Outcome != NotRun {
@@ -59,7 +59,7 @@ func (c Column) asked() bool {
 	return false
 }
 
-// versions are the first lines that the target's commands for it print.
+// versions returns the first lines that the commands Target.Versions print.
 func (t *Target) versions(ctx context.Context) []string {
 	var lines []string
 	for _, template := range t.Versions {
@@ -75,7 +75,7 @@ func (t *Target) versions(ctx context.Context) []string {
 	return lines
 }
 
-// cell is how a table shows an outcome.
+// cell returns an outcome for a table.
 func (c Column) cell(id string) string {
 	switch c.Results[id].Outcome {
 	case Pass:
@@ -91,7 +91,7 @@ func (c Column) cell(id string) string {
 	return "not run"
 }
 
-// Page is the report in Markdown.
+// Page returns the report in Markdown.
 func (r Report) Page(ctx context.Context) string {
 	var b strings.Builder
 	b.WriteString("# Conformance\n\nWritten by `make conformance`. What a bash tool should do, asked of this one and of others by the same\n" +
@@ -134,7 +134,7 @@ func (r Report) table(b *strings.Builder, g Group) {
 	}
 }
 
-// seen tells what each outcome but a pass was about, those with one text together.
+// seen lists the reasons of all outcomes but passes, with those of the same text together.
 func (r Report) seen(b *strings.Builder, c Column) {
 	fmt.Fprintf(b, "\n### %s\n\n", c.Target.Title)
 	details := make(map[string][]string) // ids by what is said of them
@@ -176,7 +176,7 @@ func (c Column) told(r Result) string {
 	return text
 }
 
-// code quotes what a tool has printed, so that Markdown leaves it alone.
+// code quotes output of a tool so that Markdown does not change it.
 func code(s string) string {
 	return "`" + strings.ReplaceAll(strings.TrimSpace(oneLine(s)), "`", "'") + "`"
 }
@@ -185,7 +185,7 @@ func oneLine(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
-// machine says in a line where this was run.
+// machine describes in one line where the scenarios were run.
 func machine(ctx context.Context) string {
 	parts := []string{fmt.Sprintf("%d CPUs", runtime.NumCPU()), runtime.GOOS + "/" + runtime.GOARCH}
 	if out, err := exec.CommandContext(ctx, "uname", "-r").Output(); err == nil {

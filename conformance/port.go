@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// port listens on this host, on all its addresses, and counts who comes.
+// port listens on all addresses of this host, and counts the connections.
 type port struct {
 	number    string
 	addresses []string // of this host, IPv4
@@ -62,6 +62,6 @@ func (p *port) reached() int {
 }
 
 func (p *port) close() {
-	_ = p.listener.Close() // its end is waited for below
+	_ = p.listener.Close() // the next statement waits for its end
 	<-p.done
 }

@@ -41,26 +41,26 @@ type Result struct {
 	Elapsed time.Duration `json:"elapsedNs"`
 }
 
-// askedAnyway stands between why a target does not offer a scenario, and what it did.
+// askedAnyway separates the reason why a target does not offer a scenario from what it did.
 const askedAnyway = "; asked all the same: "
 
-// stepBound is how long a step may take that names no bound of its own.
+// stepBound bounds a step that names no bound itself.
 const stepBound = 60 * time.Second
 
-// unasked is the error of a step that the target cannot be asked.
+// unasked is the error of a step that cannot be run on the target.
 type unasked string
 
 func (u unasked) Error() string { return string(u) }
 
-// unoffered is the error of a step that needs what the target does not have.
+// unoffered is the error of a step that needs a template which the target does not have.
 type unoffered string
 
 func (u unoffered) Error() string { return string(u) }
 
-// failed is the error of a step that was not as it should be, as any error is that is none of those two.
+// failed is the error of a step whose result was wrong. Any error besides these two counts as such.
 func failed(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// trial is one scenario on its way against one target.
+// trial is one run of a scenario on a target.
 type trial struct {
 	target   *Target
 	scenario Scenario
@@ -72,10 +72,10 @@ type trial struct {
 	mu       sync.Mutex
 	sessions map[string]string // by the scenario's name for them; guarded by mu
 	frozen   map[string]bool   // those that have been paused, by {session}; guarded by mu
-	put      []byte            // what the last Put gave; guarded by mu
+	put      []byte            // the content of the last Put; guarded by mu
 }
 
-// try runs a scenario against a target. It ends what it has started, and what the tool has left.
+// try runs a scenario on a target. It ends everything that it has started or that the tool has left.
 func try(ctx context.Context, t *Target, s Scenario) Result {
 	begin := time.Now()
 	err := attempt(ctx, t, s)
@@ -140,7 +140,7 @@ func attempt(ctx context.Context, t *Target, s Scenario) (err error) {
 	return err
 }
 
-// canAsk says what a target lacks for a scenario.
+// canAsk returns an error that says what a target lacks for a scenario.
 func (t *Target) canAsk(s Scenario) error {
 	for _, b := range s.Bounds {
 		if !slices.Contains(t.Bounds, b) {
@@ -177,7 +177,7 @@ func (t *Target) canAsk(s Scenario) error {
 	return nil
 }
 
-// needs are the templates that a step cannot do without.
+// needs returns the templates that a step requires.
 func (t *Target) needs(s Step) map[string]string {
 	n := map[string]string{"run": t.Run}
 	need := func(is bool, name, template string) {
@@ -202,7 +202,7 @@ func (t *Target) needs(s Step) map[string]string {
 	return n
 }
 
-// list is what Target.List prints; nil if it is not needed.
+// list returns the output of Target.List, or nil if the scenario does not need it.
 func (tr *trial) list(ctx context.Context) ([]string, error) {
 	if !tr.scenario.Left.Things {
 		return nil, nil
@@ -216,7 +216,7 @@ func (tr *trial) list(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// ask makes a call that is not a command, and has to succeed.
+// ask makes a call other than a command. The call must succeed.
 func (tr *trial) ask(ctx context.Context, template string, values map[string]string) (answer, error) {
 	argv, err := tr.target.expand(template, values, nil)
 	if err != nil {
@@ -236,7 +236,7 @@ func (tr *trial) environ() map[string]string {
 	return env
 }
 
-// programs checks that the session has what the scenario needs.
+// programs checks that the session has the programs that the scenario needs.
 func (tr *trial) programs(ctx context.Context) error {
 	if len(tr.scenario.Programs) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func (tr *trial) programs(ctx context.Context) error {
 	return failed("cannot ask which programs there are: %s", a.seen())
 }
 
-// left checks what there may be after the end of all sessions.
+// left checks what remains after the end of all sessions.
 func (tr *trial) left(ctx context.Context, before []string) error {
 	if tr.scenario.Left.Processes {
 		if err := tr.gone(5 * time.Second); err != nil {
@@ -289,7 +289,7 @@ func (tr *trial) gone(within time.Duration) error {
 	return nil
 }
 
-// fillIn is fill for what is of a session: {work} is Target.Work there.
+// fillIn is like fill, and also replaces {work} by Target.Work of a session.
 func (tr *trial) fillIn(s, session string) string {
 	work := strings.ReplaceAll(cmp.Or(tr.target.Work, "/tmp"), "{session}", session)
 	return tr.fill(strings.ReplaceAll(s, "{work}", work))

@@ -24,16 +24,16 @@ type Group struct {
 	NotAsked  []NotAsked `yaml:"not-asked"`
 }
 
-// NotAsked is a number that no scenario of the group has, because it cannot be asked through a command
-// line alone.
+// NotAsked is a number of the list without a scenario, because it cannot be tested through a command line
+// alone.
 type NotAsked struct {
 	ID     string `yaml:"id"`
 	Title  string `yaml:"title"`
 	Reason string `yaml:"reason"`
 }
 
-// Scenario is what a bash tool is asked, and what a good one answers. Each runs in sessions of its own,
-// which are started when a step first names them and stopped after the last step.
+// Scenario is a sequence of steps, and the results that a good bash tool gives. Each scenario has its own
+// sessions, which are started when a step first names them and stopped after the last step.
 type Scenario struct {
 	ID    string `yaml:"id"`    // the number of the list, and a letter where a number has several
 	Title string `yaml:"title"` // what a good tool does
@@ -43,8 +43,8 @@ type Scenario struct {
 	Slow bool `yaml:"slow"`
 	// Programs are needed in the session, besides bash and coreutils.
 	Programs []string `yaml:"programs"`
-	// Bounds names the resources that the tool must bound: without them the scenario would harm the machine
-	// that it runs on, and is not asked. See Target.Bounds.
+	// Bounds names the resources that the tool must bound. If it does not, the scenario would harm the
+	// machine, and is not run. See Target.Bounds.
 	Bounds []string `yaml:"bounds"`
 	// Plant is the environment of the tool itself, on the host.
 	Plant map[string]string `yaml:"plant"`
@@ -54,7 +54,7 @@ type Scenario struct {
 	Left Remaining `yaml:"left"`
 }
 
-// Remaining bounds what may be there after the end of all sessions. The zero value checks nothing.
+// Remaining says what must be gone after the end of all sessions. The zero value checks nothing.
 type Remaining struct {
 	Processes bool `yaml:"no-processes"` // none with the marker is left on this host
 	Things    bool `yaml:"no-things"`    // the tool's list, Target.List, is as it was before
@@ -92,7 +92,7 @@ type Step struct {
 	Want    Want              `yaml:"want"`
 }
 
-// Keys are what a person at a terminal does once a text is there.
+// Keys are what a person does at a terminal once it shows a text.
 type Keys struct {
 	Wait   string `yaml:"wait"` // text that the program has written since the last keys
 	Send   string `yaml:"send"`
@@ -229,7 +229,7 @@ func (s Scenario) check() error {
 	return nil
 }
 
-// flat are all steps, those of Together too.
+// flat returns all steps, including those in Together.
 func (s Scenario) flat() []Step {
 	var all []Step
 	for _, step := range s.Steps {
@@ -258,14 +258,14 @@ func (s Step) check() error {
 	return nil
 }
 
-// says reports whether anything is wanted beyond an end in time.
+// says reports whether anything but an end in time is checked.
 func (w Want) says() bool {
 	return w.Code != nil || w.Fails || w.Ended != "" || w.NotEnded != "" || w.Stdout != nil || w.Stderr != nil ||
 		len(w.StdoutHas)+len(w.StderrHas)+len(w.OutputHas)+len(w.OutputNot) > 0 || w.Match != "" || w.SHA256 != "" ||
 		w.Size != 0 || w.Within != 0 || w.AtLeast != 0 || w.Gone != 0 || w.Same || w.Inside || w.Unreached
 }
 
-// watched reports whether the scenario judges by processes that are found on this host.
+// watched reports whether the scenario is judged by processes on this host.
 func (s Scenario) watched() bool {
 	return s.Left.Processes || slices.ContainsFunc(s.flat(), func(step Step) bool { return step.Want.Gone != 0 })
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// session starts the session of that name, unless it runs. Once begun, a start is waited for: no caller could
-// stop a session whose id has not been read.
+// session starts the session of that name, unless it runs. It always waits for the start to end, because a
+// session whose id was not read could not be stopped.
 func (tr *trial) session(ctx context.Context, name string) (string, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -33,8 +33,8 @@ func (tr *trial) session(ctx context.Context, name string) (string, error) {
 	return id, nil
 }
 
-// pause freezes a session. It counts as frozen even if the tool says that it could not: it is thawed before
-// it is stopped, because a container that is paused cannot be stopped everywhere.
+// pause freezes a session. The session counts as frozen even if the tool reports an error, so that it is
+// thawed before it is stopped. Some engines cannot stop a paused container.
 func (tr *trial) pause(ctx context.Context, values map[string]string) error {
 	tr.mu.Lock()
 	tr.frozen[values["session"]] = true
@@ -43,7 +43,7 @@ func (tr *trial) pause(ctx context.Context, values map[string]string) error {
 	return err
 }
 
-// stop ends a session, whatever state it is in. One that cannot be stopped is tried again at the end.
+// stop ends a session in any state. If it cannot be stopped, stopAll tries again.
 func (tr *trial) stop(ctx context.Context, name string) error {
 	tr.mu.Lock()
 	id, ok := tr.sessions[name]
@@ -67,7 +67,7 @@ func (tr *trial) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// stopAll ends all sessions, also when the kit is interrupted.
+// stopAll ends all sessions, even when the program is interrupted.
 func (tr *trial) stopAll(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// repeat does a step as often as it says.
+// repeat runs a step as often as its Repeat says.
 func (tr *trial) repeat(ctx context.Context, s Step) error {
 	if s.After > 0 {
 		select {
@@ -39,13 +39,13 @@ func (tr *trial) repeat(ctx context.Context, s Step) error {
 	return nil
 }
 
-// step does a step, and judges it.
+// step runs a step once and judges it.
 func (tr *trial) step(ctx context.Context, s Step) error {
 	if s.Together != nil {
 		if _, err := tr.session(ctx, s.Together[0].Session); err != nil {
 			return err
 		}
-		var all errgroup.Group // one that is wrong does not end the others
+		var all errgroup.Group // a failed step does not end the others
 		for _, one := range s.Together {
 			all.Go(func() error { return tr.repeat(ctx, one) })
 		}
@@ -93,7 +93,7 @@ func (tr *trial) command(ctx context.Context, s Step) (answer, error) {
 		abort: time.Duration(s.Abort), kill: time.Duration(s.Kill), unread: time.Duration(s.Unread),
 	}
 	if s.Want.Within > 0 {
-		c.bound = time.Duration(s.Want.Within) + 2*time.Second // so that it can be said how late it was
+		c.bound = time.Duration(s.Want.Within) + 2*time.Second // longer, so that the delay can be reported
 	}
 	template := t.Run
 	switch {
@@ -127,7 +127,7 @@ func (tr *trial) command(ctx context.Context, s Step) (answer, error) {
 	return a, nil
 }
 
-// options are the words of the options that a step needs.
+// options returns the words of the options that a step needs.
 func (tr *trial) options(s Step) (map[string][]string, error) {
 	t := tr.target
 	o := make(map[string][]string)
@@ -195,7 +195,7 @@ func (tr *trial) getFile(ctx context.Context, s Step, values map[string]string) 
 	switch {
 	case a.late || a.problem != nil: // no answer is not an error either
 		return err
-	case s.Want.Inside: // an error will do
+	case s.Want.Inside: // an error is right too
 		entries, err := os.ReadDir(outer)
 		if err == nil && len(entries) != 1 {
 			err = failed("written outside of the directory: %v", entries)
@@ -218,7 +218,7 @@ func (tr *trial) getFile(ctx context.Context, s Step, values map[string]string) 
 	return nil
 }
 
-// judge compares an answer with what the step wants.
+// judge compares an answer with Step.Want.
 func (tr *trial) judge(s Step, a answer) error {
 	w := s.Want
 	switch {
@@ -242,7 +242,7 @@ func (tr *trial) judge(s Step, a answer) error {
 	return nil
 }
 
-// wrongEnd says what was wanted of the end and is not so.
+// wrongEnd returns an error if the end is not as wanted.
 func (tr *trial) wrongEnd(w Want, a answer) (wrong []string) {
 	if w.Code != nil && !slices.Contains(w.Code, a.code) {
 		wrong = append(wrong, fmt.Sprintf("exit %v", []int(w.Code)))
@@ -273,7 +273,7 @@ func (tr *trial) wrongEnd(w Want, a answer) (wrong []string) {
 	return wrong
 }
 
-// wrongOutput says what was wanted of the output and is not so.
+// wrongOutput returns an error if the output is not as wanted.
 func (tr *trial) wrongOutput(w Want, a answer) (wrong []string) {
 	if w.Stdout != nil && tr.fill(*w.Stdout) != string(a.stdout) {
 		wrong = append(wrong, "stdout "+brief([]byte(tr.fill(*w.Stdout))))

@@ -18,7 +18,7 @@ import (
 // maxPipe is the most that a pipe holds: /proc/sys/fs/pipe-max-size, which few raise.
 const maxPipe = 1 << 20
 
-// readRest reads what is in a pipe, and waits for nothing more.
+// readRest reads what is in a pipe, without waiting for more.
 func readRest(r *os.File, w io.Writer) {
 	conn, err := r.SyscallConn()
 	if err != nil {
@@ -28,7 +28,7 @@ func readRest(r *os.File, w io.Writer) {
 	for rest := maxPipe; rest > 0; {
 		n := 0
 		err := conn.Read(func(fd uintptr) bool {
-			n, err = syscall.Read(int(fd), buffer) // it does not block: Go's pipes are so
+			n, err = syscall.Read(int(fd), buffer) // Go's pipes are non-blocking
 			return true
 		})
 		if err != nil || n <= 0 {
@@ -45,7 +45,7 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 // killGroup kills a tool with its process group.
 func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// interruptGroup does to a tool what Ctrl-C does.
+// interruptGroup sends SIGINT to a tool's process group, as Ctrl-C does.
 func interruptGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
 func exitCode(s *os.ProcessState) int {
@@ -89,7 +89,7 @@ func onTerminal(ctx context.Context, cmd *exec.Cmd, c call) answer {
 	return a
 }
 
-// typeKeys does what a person at the terminal does. Where a text does not come, it hangs up.
+// typeKeys types keys like a person at the terminal. If an awaited text does not come, it hangs up.
 func typeKeys(ctx context.Context, terminal *os.File, out *stream, typed []Keys) error {
 	from := 0
 	for _, k := range typed {

@@ -40,8 +40,8 @@ type Target struct {
 	// Environ is added to the environment of the tool on this host.
 	Environ map[string]string `yaml:"environ"`
 
-	// Prepare is done once, before anything is asked, and Tidy after it all. Where Prepare does not succeed
-	// the target cannot run on this machine, and nothing is asked.
+	// Prepare is run once before the scenarios, and Tidy after them. If Prepare fails, the target cannot
+	// run on this machine, and no scenario is run.
 	Prepare string `yaml:"prepare"`
 	Tidy    string `yaml:"tidy"`
 
@@ -64,10 +64,10 @@ type Target struct {
 	Args    string `yaml:"args"`    // option: words in front of the script's arguments, which stand for {args} too
 
 	JSON JSON `yaml:"json"`
-	// Ends says how the tool tells of an end that is not the command's own doing: by name (timed-out,
-	// refused), "exit N [N…]", "reason TEXT" (JSON.Reason is that) or "stderr REGEXP".
+	// Ends says how the tool reports an end that the command has not caused itself. The keys are names
+	// (timed-out, refused); a value is "exit N [N…]", "reason TEXT" (of JSON.Reason) or "stderr REGEXP".
 	Ends map[string]string `yaml:"ends"`
-	// Refuses is a command that the tool refuses in this configuration; empty: it refuses none.
+	// Refuses is a command that the tool refuses in this configuration. It is empty if there is none.
 	Refuses string `yaml:"refuses"`
 	// Work is a directory of a session that commands may write to and files are copied to and from; {session}
 	// may be in it. Empty: /tmp.
@@ -75,11 +75,11 @@ type Target struct {
 
 	// Bounds names the resources that the tool bounds in this configuration: processes (of a session), tmp (its /tmp).
 	Bounds []string `yaml:"bounds"`
-	// Unclaimed has scenarios that the tool does not claim to do, and why. They are asked all the same; where
-	// the tool is not as they want, that is not offered, and no failure.
+	// Unclaimed has scenarios that the tool does not claim to pass, and why. They are run anyway. If one does
+	// not pass, its outcome is not offered instead of failed.
 	Unclaimed map[string]string `yaml:"unclaimed"`
-	// Known has scenarios that are known not to pass, and why. They fail all the same; the report says why, and
-	// the exit status does not count them.
+	// Known has scenarios that are known not to pass, and why. The report shows them as failed with the
+	// reason. The exit status ignores them.
 	Known map[string]string `yaml:"known"`
 }
 
@@ -130,7 +130,7 @@ func targetNames() []string {
 	return names
 }
 
-// templates are the target's, by the name that its file and the flags give them.
+// templates returns the target's templates by their names in its file.
 func (t *Target) templates() map[string]*string {
 	return map[string]*string{
 		"prepare": &t.Prepare, "tidy": &t.Tidy, "start": &t.Start, "run": &t.Run, "long": &t.Long, "stop": &t.Stop, "list": &t.List,
@@ -159,7 +159,7 @@ func (t *Target) check() error {
 	return nil
 }
 
-// split makes words of a template.
+// split splits a template into words.
 func split(template string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -194,7 +194,7 @@ func split(template string) ([]string, error) {
 
 var placeholder = regexp.MustCompile(`\{([a-z][a-z-]*)\}`)
 
-// expand makes a command line of a template. options are words for a placeholder that is a word.
+// expand makes a command line from a template. options has the words for placeholders that are whole words.
 func (t *Target) expand(template string, values map[string]string, options map[string][]string) ([]string, error) {
 	words, err := split(template)
 	if err != nil {
@@ -229,7 +229,7 @@ func (t *Target) expand(template string, values map[string]string, options map[s
 // optionNames are placeholders that stand for the words of an option.
 var optionNames = []string{"timeout", "stdin", "tty", "env", "cwd", "args", "json"}
 
-// end is how a tool tells of one.
+// end says how a tool reports one kind of end.
 type end struct {
 	codes  []int
 	reason string

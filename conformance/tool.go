@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// kept is how much of a stream is looked at as text. A hash and a size are of all of it.
+	// kept is how much of a stream is kept as text. Hash and size are those of the whole stream.
 	kept = 4 << 20
-	// drain is how long the streams of a tool may go on after its own end, as when a process that it has
-	// left holds them: that is not a fault of a tool, and what comes later is not its answer.
+	// drain is how long the streams of a tool are read after its own end if a process that it has left
+	// holds them. Such a process is not a fault of the tool, and its later output is not part of the answer.
 	drain = time.Second
-	// housekeeping bounds whatever is not a command: starting a session, stopping it, listing things.
+	// housekeeping bounds calls other than commands: starting and stopping a session, listing things.
 	housekeeping = 2 * time.Minute
 )
 
@@ -40,7 +40,7 @@ type call struct {
 	typed   []Keys            // not nil: on a terminal
 }
 
-// answer is what a call came to.
+// answer is the result of a call.
 type answer struct {
 	code    int // 128 + n where signal n ended the tool, as a shell has it
 	reason  string
@@ -84,7 +84,7 @@ func (s *stream) bytes() []byte {
 	return slices.Clone(s.head)
 }
 
-// do makes a call and waits for its end. It never takes longer than the bound, and a little to kill it.
+// do makes a call and waits for its end. It takes at most the bound, plus a little time to kill the tool.
 func do(ctx context.Context, c call) answer {
 	if len(c.argv) == 0 {
 		return answer{problem: errors.New("the template is empty")}
@@ -157,11 +157,11 @@ func copyTo(s *stream) (*copier, error) {
 	return c, nil
 }
 
-// finish is called when the tool has ended. What the tool itself has written is in the pipe by then, and is
-// read however slow this machine is; a process that still holds the pipe is given a little time, and then left alone.
+// finish is called when the tool has ended. The tool's own output is in the pipe by then, and is read
+// however long that takes. If a process still holds the pipe, its output is read for a little longer.
 func (c *copier) finish() {
 	c.to.Close()
-	_ = c.from.SetReadDeadline(time.Now().Add(drain)) // where a pipe has none, its end is waited for
+	_ = c.from.SetReadDeadline(time.Now().Add(drain)) // without deadlines, wait for the end of the pipe
 	<-c.done
 	_ = c.from.SetReadDeadline(time.Time{})
 	readRest(c.from, c.stream)
@@ -170,7 +170,7 @@ func (c *copier) finish() {
 
 var errLate = errors.New("the bound of the kit is over")
 
-// interrupt sends what the call says when it says so; the function that it returns takes that back.
+// interrupt sends the call's signals at their times. The function that it returns cancels them.
 func (c call) interrupt(p *os.Process) (stop func()) {
 	var timers []*time.Timer
 	if c.abort > 0 {
@@ -186,7 +186,7 @@ func (c call) interrupt(p *os.Process) (stop func()) {
 	}
 }
 
-// ended makes an answer of how a tool ended.
+// ended returns an answer that says how a tool ended.
 func ended(ctx context.Context, cmd *exec.Cmd, err error, elapsed time.Duration) answer {
 	a := answer{elapsed: elapsed, late: errors.Is(context.Cause(ctx), errLate)}
 	if cmd.ProcessState == nil {
@@ -204,7 +204,7 @@ func (a *answer) take(stdout, stderr *stream) {
 	a.size, a.sum = stdout.size, hex.EncodeToString(stdout.hash.Sum(nil))
 }
 
-// environ is the kit's own environment and more.
+// environ returns the environment of this process and more.
 func environ(more map[string]string) []string {
 	env := os.Environ()
 	for _, k := range slices.Sorted(maps.Keys(more)) {
@@ -213,7 +213,7 @@ func environ(more map[string]string) []string {
 	return env
 }
 
-// seen says in a line what an answer was.
+// seen describes an answer in one line.
 func (a answer) seen() string {
 	var parts []string
 	switch {

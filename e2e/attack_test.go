@@ -15,10 +15,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/probe/expect"
 )
 
-// patience bounds any one program that these tests run.
+// patience bounds each program that these tests run.
 const patience = 2 * time.Minute
 
-// program runs a program that must succeed, in a home of the test's own.
+// program runs a program that must succeed, with its own home directory.
 func program(t *testing.T, home, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -112,7 +112,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// inspected is what docker-bench-security's section 5 looks at.
+// inspected has the fields that section 5 of docker-bench-security checks.
 type inspected struct {
 	HostConfig struct {
 		Privileged, PublishAllPorts, ReadonlyRootfs        bool

@@ -47,13 +47,13 @@ func newCIJob(t *testing.T) *ciJob {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.image = strings.TrimSpace(string(image)) // "host" would be the container's programs
+	j.image = strings.TrimSpace(string(image)) // "host" would mean the container's programs
 	j.env = []string{"PATH=" + built + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(dir, "home"), "SANDBOXBASH_IMAGE=" + j.image, "CI=true"}
 	return j
 }
 
-// container is the command line of a container like those of jobs: it has the
-// job's directories at their paths, and the socket of the engine outside.
+// container returns the command line of a container like that of a CI job. It has the job's
+// directories at the same paths, and the socket of the engine.
 func (j *ciJob) container(env []string, args ...string) []string {
 	j.t.Helper()
 	socket, ok := strings.CutPrefix(cmp.Or(os.Getenv("DOCKER_HOST"), "unix:///var/run/docker.sock"), "unix://")
@@ -265,7 +265,7 @@ func TestGitHubAction(t *testing.T) {
 	}
 }
 
-// GitLab's job: script, and after_script whatever became of it.
+// GitLab's job runs script, and then after_script in any case.
 func TestGitLabJob(t *testing.T) {
 	t.Parallel()
 	var file map[string]struct {
@@ -308,8 +308,8 @@ func TestGitLabJob(t *testing.T) {
 	}
 }
 
-// In the container of a job a bind of what is only there is refused, with advice,
-// and one of what the engine has at the same place is not.
+// In the container of a job, a bind of a directory that exists only in that container is
+// refused with advice. A bind of a directory that the engine has at the same path works.
 func TestBindInJobContainer(t *testing.T) {
 	t.Parallel()
 	j := newCIJob(t)

@@ -11,9 +11,9 @@ import (
 
 var devicesLine = regexp.MustCompile(`(?m)^\d+:devices:(/.+)$`)
 
-// Row L18: what a reload of systemd does under runc 1.1.3. The container's cgroup
-// loses its devices and gets them back. In between no terminal can be opened, and the
-// error has the engine's words; commands without a terminal go on.
+// Row L18: a reload of systemd under runc 1.1.3. The container's cgroup loses its devices and
+// gets them back. In between no terminal can be opened, and the error has the engine's text.
+// Commands without a terminal still run.
 func TestDevicesTaken(t *testing.T) {
 	t.Parallel()
 	s := hereSeat(t)

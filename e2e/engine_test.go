@@ -14,8 +14,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/engines"
 )
 
-// ownEngine is an engine of the test's own, one that may be stopped, and a home
-// for the program.
+// ownEngine is a private engine, which a test may stop, and a home for the program.
 type ownEngine struct {
 	*engines.Engine
 	seat
@@ -64,9 +63,9 @@ func (e *ownEngine) start(t *testing.T) {
 	}
 }
 
-// Scenario 74, row L3: an engine that is restarted under a command gives an error
-// in bounded time, never a result; nothing is run twice; the next session works,
-// and of the old one the workspace alone is left.
+// Scenario 74, row L3: if the engine is restarted while a command runs, the command ends with
+// an error in bounded time, never with a result. Nothing runs twice. The next session works,
+// and only the workspace of the old one is left.
 func TestEngineRestart(t *testing.T) { //nolint:tparallel // its parts are about the whole engine
 	t.Parallel()
 	e := newOwnEngine(t, engines.Options{})

@@ -19,13 +19,13 @@ import (
 type engineFault struct {
 	name string
 	do   func(ctx context.Context, e *ownEngine, l *ledger) error
-	// lives is whether the container, and with it a job, outlives it.
+	// lives says whether the container, and with it a job, survives the fault.
 	lives bool
 	sleep int      // seconds, of the command that runs
-	want  []string // what may be told of it
+	want  []string // outcomes that may be reported for it
 }
 
-// How soon the end of a command is told whose engine has gone.
+// How soon the end of a command must be reported if the engine has gone.
 const toldWithin = 20 * time.Second
 
 func restart(ctx context.Context, e *ownEngine, _ *ledger) error {
@@ -64,10 +64,9 @@ func kill(pid int) error {
 	return p.Kill()
 }
 
-// Rows L4, L5, L13, scenario 74: an engine with live-restore is restarted, or
-// killed, while a command and a job run. The command's end is not known, and
-// nothing of it lives on; the job loses neither its output nor its outcome; the
-// session goes on.
+// Rows L4, L5, L13, scenario 74: an engine with live-restore is restarted or killed while a
+// command and a job run. The command's end is unknown, and nothing of it survives. The job
+// loses neither output nor outcome. The session goes on.
 func TestLiveRestore(t *testing.T) { //nolint:tparallel // a fault is the whole engine's
 	t.Parallel()
 	unknown := []string{"outcome-unknown"}
@@ -77,8 +76,8 @@ func TestLiveRestore(t *testing.T) { //nolint:tparallel // a fault is the whole 
 	})
 }
 
-// Rows L3, L5: the same without live-restore, and what may happen to an engine's
-// helpers. What ends with its container is told to be lost.
+// Rows L3, L5: the same without live-restore, and faults of an engine's helpers. What ends
+// with its container is reported as lost.
 func TestEngineFaults(t *testing.T) { //nolint:tparallel // a fault is the whole engine's
 	t.Parallel()
 	underFaults(t, engines.Options{}, []engineFault{
@@ -154,17 +153,16 @@ func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	}
 }
 
-// soon is how long an engine that answers again may take until it can start
-// something in its containers.
+// soon is how long an engine that answers again may take until it can start processes in its
+// containers.
 const soon = 15 * time.Second
 
-// notYet reports whether the engine is what keeps a command from its start.
+// notYet reports whether a command was not started because of the engine.
 func (d told) notYet() bool {
 	return d.Error != nil && d.Error.Outcome == "not-started" && (d.Error.Cause == "engine" || d.Error.Cause == "unreachable")
 }
 
-// trySoon runs a command that prints JSON, again while the engine keeps it from
-// its start.
+// trySoon runs a command that prints JSON, and runs it again while the engine cannot start it.
 func (s seat) trySoon(ctx context.Context, args ...string) (string, error) {
 	for deadline := time.Now().Add(soon); ; time.Sleep(time.Second) {
 		out, err := s.try(ctx, args...)

@@ -18,7 +18,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/faultproxy"
 )
 
-// point is a call that a command of the program makes to the engine.
+// point is a call to the engine that a command of the program makes.
 type point struct {
 	method string
 	path   string // a regular expression for path and query
@@ -39,7 +39,7 @@ var (
 	queryPattern = regexp.MustCompile(`\?(force|all|filters)=.*`)
 )
 
-// pointsOf are the different calls of a list, in order.
+// pointsOf returns the different calls of a list, in order.
 func pointsOf(calls []faultproxy.Call) []point {
 	var all []point
 	for _, c := range calls {
@@ -56,7 +56,7 @@ func pointsOf(calls []faultproxy.Call) []point {
 	return all
 }
 
-// callFaults are what any call may meet; those of streams come on top.
+// callFaults are the faults for any call. Streams have further ones.
 var (
 	callFaults = []faultproxy.Fault{
 		faultproxy.Status(500), faultproxy.Status(503), faultproxy.Garbage(), faultproxy.WrongType(), faultproxy.OldHTTP(),
@@ -78,9 +78,8 @@ func waits(f faultproxy.Fault) bool {
 	return strings.HasPrefix(name, "hang") || strings.HasPrefix(name, "slow") || strings.HasPrefix(name, "stall") || strings.HasPrefix(name, "drip")
 }
 
-// callBound is how long the program may take when one of its calls does not come
-// back: the call's own deadline, 30 s, that of what it must clean up, and slack
-// for a busy machine.
+// callBound is how long the program may take if one of its calls does not return: the call's
+// own deadline of 30 s, that of cleaning up, and some time for a busy machine.
 const callBound = 75 * time.Second
 
 // faultTable runs one operation against all (call, fault) pairs.
@@ -135,9 +134,9 @@ func pairs(trials []trial, faults []faultproxy.Fault, full bool) []trial {
 	return out
 }
 
-// Row L13, L15, scenario 74: whatever call of `session start`, `session exec` and
-// `session stop` meets whatever fault, what is told is true, nothing is done
-// twice, nothing stays, and it ends in time.
+// Rows L13, L15, scenario 74: for each fault at each call of `session start`, `session exec`
+// and `session stop`, the report is true, nothing is done twice, nothing is left, and the
+// program ends in time.
 func TestEngineCallFaults(t *testing.T) {
 	t.Parallel()
 	f := &faultTable{t: t, seat: hereSeat(t), ends: map[string]int{}}
@@ -221,9 +220,7 @@ func (f *faultTable) try(op string, p point, fault faultproxy.Fault) error {
 	return errors.Join(err, once(proxy.Calls()))
 }
 
-// once checks that no call that changes something was made twice: of reading
-// calls alone the program repeats one. A container that does not start is made
-// again, and waits for it have a number each.
+// once checks that no POST to an exec was made twice, so that no command ran twice.
 func once(calls []faultproxy.Call) error {
 	seen := map[string]bool{}
 	for _, c := range calls {
@@ -236,7 +233,7 @@ func once(calls []faultproxy.Call) error {
 	return nil
 }
 
-// start starts a session over the proxy: it is there and works, or nothing is.
+// start starts a session through the proxy. Either the session works or nothing is left.
 func (f *faultTable) start(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string, error) {
 	proxy.Set(rule)
 	id, err := f.seat.at(proxy.Host()).try(context.Background(), "session", "start")
@@ -258,8 +255,8 @@ func (f *faultTable) start(proxy *faultproxy.Proxy, rule faultproxy.Rule) (strin
 			names = append(names, c.Name)
 		}
 	}
-	// What could not be removed because its removal failed, or whose making was
-	// under way when it was given up on, is the next reap's.
+	// The next reap removes what could not be removed, and what was still being created when
+	// the program gave up.
 	if left := f.remain(names); len(left) > 0 {
 		if rule.Method != "DELETE" && !strings.HasPrefix(rule.Fault.String(), "hang") {
 			return "failed", fmt.Errorf("it has left %v\n%w", left, err)
@@ -289,7 +286,7 @@ func (f *faultTable) remain(names []string) []string {
 	}
 }
 
-// exec runs a command over the proxy.
+// exec runs a command through the proxy.
 func (f *faultTable) exec(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string, error) {
 	l, err := openLedger(context.Background(), f.seat)
 	if err != nil {
@@ -307,7 +304,7 @@ func (f *faultTable) exec(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string
 	return d.reason(), errors.Join(err, stopErr)
 }
 
-// stop stops a session over the proxy: it is gone, or said not to be.
+// stop stops a session through the proxy. The session is gone, or an error is reported.
 func (f *faultTable) stop(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string, error) {
 	id, err := f.seat.try(context.Background(), "session", "start")
 	if err != nil {

@@ -16,13 +16,12 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/engines"
 )
 
-// fullDisk is how large the disk of an engine is that is to run full: an image of
-// the host's programs, a volume of them, and room for sessions.
+// fullDisk is the size of the disk of the engine in this test. It has room for an image and a
+// volume of the host's programs, and for some sessions.
 const fullDisk = "size=2g"
 
-// Row L22, scenario 77: the engine's disk is full. No session is half made, the
-// one that is there goes on and says what it cannot do, and when there is room
-// again all is well.
+// Row L22, scenario 77: the engine's disk is full. No session is created in part. The existing
+// session goes on and reports what it cannot do. When there is room again, everything works.
 func TestEngineDiskFull(t *testing.T) {
 	t.Parallel()
 	needEngine(t)

@@ -27,13 +27,13 @@ const (
 	restTime = 4 * time.Second
 )
 
-// idler is what is to be idle: processes of this machine and a session.
+// idler is what must be idle: processes of this machine and a session.
 type idler struct {
 	pids    []int
 	session string
 }
 
-// init is the session's PID 1, as this machine numbers it.
+// init returns the pid on this machine of the session's PID 1.
 func (i idler) init(t *testing.T) int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "docker", "inspect", "--format", "{{.State.Pid}}", "sandboxbash-"+i.session).Output()
@@ -47,7 +47,7 @@ func (i idler) init(t *testing.T) int {
 	return pid
 }
 
-// stays checks that what is idle costs nothing.
+// stays checks that the idle processes use hardly any processor time.
 func (i idler) stays(t *testing.T) {
 	t.Helper()
 	time.Sleep(restTime)
@@ -68,7 +68,7 @@ func (i idler) stays(t *testing.T) {
 	}
 }
 
-// holderOf is the process that keeps a terminal.
+// holderOf returns the process that keeps a terminal.
 func holderOf(t *testing.T, terminal string) int {
 	t.Helper()
 	for _, p := range processes.All() {

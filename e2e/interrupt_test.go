@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A person's SIGINT reaches a command without a terminal as what it is; one that does not
-// heed it goes the way of all that are killed.
+// The user's SIGINT reaches a command without a terminal as SIGINT. A command that ignores it
+// is killed like any other.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	needEngine(t)

@@ -91,8 +91,8 @@ func listJobs(t *testing.T, home, session string) []jobFound {
 	}
 }
 
-// Wherever the process that starts a job is killed, there is the whole job or none:
-// no job that it has told of, no byte and no exit code is lost.
+// If the process that starts a job is killed at any point, the job exists as a whole or not at
+// all. No job that it has reported, no byte and no exit code is lost.
 func TestJobsOfKilledHosts(t *testing.T) {
 	t.Parallel()
 	needEngine(t)

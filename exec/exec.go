@@ -1,12 +1,12 @@
-// Package exec runs one command in one container, through a runner: the process
-// of ours inside the container that forks it, carries its streams and ends it.
+// Package exec runs commands in a container, through runners. A runner is a process of
+// ours inside the container that forks a command, carries its streams, and ends it.
 //
-// A Runner is a connection to one such process and runs one command at a time.
-// A Pool keeps several of them for a session, opened ahead of need. What a
-// command does to its output never decides anything here: how it ended comes in
-// frames of package internal/wire that it can neither see nor forge.
+// A Runner is the connection to one such process, and runs one command at a time. A Pool
+// keeps several runners for a session, opened ahead of need. How a command ended comes in
+// frames of package internal/wire, which the command can neither see nor forge. The content
+// of its output never decides anything.
 //
-// The package knows streams, not engines: its caller opens them.
+// The package works on streams, which its caller opens. It does not know engines.
 package exec
 
 import (
@@ -22,15 +22,17 @@ import (
 // DefaultGrace is how long a process group has between SIGTERM and SIGKILL.
 const DefaultGrace = 250 * time.Millisecond
 
-// sweepTime is how long a runner takes at most to kill what is left after
-// SIGKILL, and the slack for its answer to arrive.
+// sweepTime is the most time that a runner takes to kill what is left after SIGKILL, plus
+// some time for its answer to arrive.
 const sweepTime = 2*time.Second + 250*time.Millisecond
 
-// Causes of a context's end that become reasons. Any other cause is a cancel.
+// Causes that a caller gives the end of a context. They determine the Reason of a command
+// that was killed by it. Any other cause means Cancelled.
 var (
 	ErrTimeout     = errors.New("the command's time is over")
 	ErrOutputLimit = errors.New("the command's output limit is reached")
-	// ErrInterrupt is a cancel by a person's SIGINT: the command gets that first.
+	// ErrInterrupt means Cancelled because the user sent SIGINT. The command gets SIGINT
+	// first, and SIGTERM a grace later.
 	ErrInterrupt = errors.New("interrupted")
 )
 
@@ -41,14 +43,14 @@ type Reason string
 const (
 	Exited      Reason = "exited"       // by itself; Status.Code is set
 	Signalled   Reason = "signalled"    // by a signal that was not ours
-	TimedOut    Reason = "timed-out"    // no end was seen by its timeout, and it was killed
+	TimedOut    Reason = "timed-out"    // killed because it had not ended by its timeout
 	Cancelled   Reason = "cancelled"    // killed because the caller's context ended
 	OOMKilled   Reason = "oom-killed"   // killed by the kernel at the memory limit
 	OutputLimit Reason = "output-limit" // killed because it wrote too much
-	HandedOver  Reason = "handed-over"  // it has not: it goes on as the job Status.Handed
+	HandedOver  Reason = "handed-over"  // not ended: it goes on as the job Status.Handed
 )
 
-// Command is what to run. The zero value of an optional field is its default.
+// Command is a command to run. The zero value of an optional field is its default.
 type Command struct {
 	Path   string   // program; empty: the shell named by Shell runs Script
 	Shell  string   // "bash" or "sh"
@@ -59,20 +61,22 @@ type Command struct {
 	UID    uint32
 	GID    uint32
 
-	// Stdin is read from the command's start to its end, a window ahead of it; nil is
-	// /dev/null. A command that is not started leaves it unread. Where it has read
-	// deadlines, one ends a Read that is under way at the command's end, and none is left.
+	// Stdin is the standard input; nil means /dev/null. It is read from the command's start
+	// to its end, up to wire.StdinWindow bytes ahead of what the command reads. It is not
+	// read if the command does not start. If a Read blocks when the command ends, and Stdin
+	// has a method SetReadDeadline, a deadline ends the Read and is then removed. Otherwise
+	// the Read keeps its goroutine until it returns.
 	Stdin io.Reader
-	// Stdout takes the output in order, from one goroutine at a time. A nil
-	// Stderr merges both streams into it, in true order. An error of Write
-	// drops the rest of that stream and is reported in the Status. A Write that
-	// still blocks when the command has been killed is given up on, and what it
-	// did not take is counted in Status.Dropped.
+	// Stdout and Stderr get the output, in order and from one goroutine. If Stderr is nil,
+	// Stdout gets both streams, in the order in which the command wrote them. If a Write
+	// fails, the rest of that stream is dropped and the error is in Status.Write. A Write
+	// that still blocks after a kill is abandoned, and the bytes that it did not take are
+	// counted in Status.Dropped.
 	Stdout io.Writer
 	Stderr io.Writer
 
-	// OnKill is called, if not nil, when the runner is asked to end the command. It
-	// must not block.
+	// OnKill, if not nil, is called when the runner is asked to kill the command. It must
+	// not block.
 	OnKill func()
 
 	Exclusive bool          // refuse while any other command runs in the session
@@ -81,8 +85,8 @@ type Command struct {
 
 	Job *Job // nil: the command ends with this process, at the latest
 
-	// Watch are file systems to look at if it fails: see Status.NoRoom. A runner of an
-	// earlier version takes none.
+	// Watch lists file systems to check if the command fails; see Status.NoRoom. The runner
+	// of an earlier version ignores it.
 	Watch []string
 }
 
@@ -94,22 +98,22 @@ type Status struct {
 	Elapsed time.Duration // from the start to the end
 	CPU     time.Duration // user and system time of the command and its waited-for descendants
 	MaxRSS  int64         // bytes; the largest resident set of one process
-	// Processes is how many processes and threads began in the session meanwhile:
-	// at most so many are the command's. 0 if its kernel does not tell.
+	// Processes is how many processes and threads were started in the session while the
+	// command ran, by it or by others. 0 if the kernel does not provide it.
 	Processes int64
-	Stdout    int64     // bytes it wrote, by the runner's count
-	Stderr    int64     // bytes; 0 when merged
-	Dropped   int64     // bytes of those that the writers did not take
+	Stdout    int64     // bytes that it wrote, as the runner counted them
+	Stderr    int64     // bytes; 0 if the streams were merged
+	Dropped   int64     // bytes of these that the writers did not take
 	Rung      wire.Rung // how far the kill ladder went
-	Left      int       // processes that live on in the background; 0 is proved by the kernel
+	Left      int       // processes that live on in the background; the kernel proves a 0
 	Write     error     // the first error of Stdout or Stderr
-	Handed    *Started  // the job that the command has become
-	// NoRoom lists what of Command.Watch, and of what is in memory, was full when the
-	// command failed.
+	Handed    *Started  // the job that the command has become, or nil
+	// NoRoom lists the file systems, of Command.Watch and those in memory, that were full
+	// when the command failed.
 	NoRoom []wire.NoRoom
 }
 
-// Outcome says what is known of a command without a Status.
+// Outcome says what is known of a command that has no Status.
 type Outcome string
 
 // Outcomes.
@@ -119,7 +123,7 @@ const (
 	Lost       Outcome = "session-lost"    // the container is gone, and the command with it
 )
 
-// Cause is a word for why there is no Status.
+// Cause says why a command has no Status.
 type Cause string
 
 // Causes that this package finds.
@@ -156,7 +160,7 @@ func notStarted(cause Cause, format string, args ...any) *Error {
 	return &Error{Outcome: NotStarted, Cause: cause, Err: fmt.Errorf(format, args...)}
 }
 
-// failure turns a runner's refusal into an error.
+// failure returns the error for a runner's refusal to start a command.
 func failure(f wire.Failed) *Error {
 	switch f.Failure {
 	case wire.FailDirMissing:
@@ -192,20 +196,20 @@ const maxIdle = time.Minute
 
 // Options of a Pool.
 type Options struct {
-	// Open starts a runner process and returns its standard streams. It must
-	// honour its context for the opening only.
+	// Open starts a runner process and returns its standard streams. The end of ctx must end
+	// the opening, but not the streams that Open has returned.
 	Open func(ctx context.Context) (io.ReadWriteCloser, error)
-	// Lease is how long the container lives without contact from this process, and
-	// a runner, but at most a minute. It must be positive.
+	// Lease is how long the container lives without contact from this process. A runner
+	// lives as long, but at most a minute. It must be positive.
 	Lease time.Duration
-	// Paused reports whether the container is paused, so that its runners cannot
-	// answer. nil: it never is.
+	// Paused reports whether the container is paused, so that its runners cannot answer.
+	// nil means that it never is.
 	Paused func(ctx context.Context) bool
-	// Again reports whether a runner that could not be opened is worth another try:
-	// an engine that is being restarted is soon there again. nil: it never is.
+	// Again reports whether to try again to open a runner, such as while the engine is
+	// restarted. nil means no.
 	Again func(ctx context.Context) bool
-	// Openings bounds how many runners are opened at a time, over all pools of an
-	// engine. nil: one of this pool's own.
+	// Openings bounds how many runners are opened at a time by all pools that share it.
+	// nil means that the pool has its own.
 	Openings *Openings
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int

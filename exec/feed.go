@@ -8,9 +8,9 @@ import (
 )
 
 // feed sends the request and then the command's standard input, never more than
-// wire.StdinWindow bytes ahead of what the command takes. The window opens with the
-// command's start: what cannot be started has read nothing, and can be tried again.
-// An error of the stream is the reader's to report.
+// wire.StdinWindow bytes ahead of what the command reads. The window opens when the command
+// has started. A command that could not be started has therefore read nothing, and can be
+// tried again. feed does not report an error of the stream, because read does.
 func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 	req := wire.Request{
 		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
@@ -58,13 +58,13 @@ func (r *Runner) sendRequest(b []byte) error {
 	return r.send(wire.TypeRequest, b)
 }
 
-// stuckFeed is how long a feed may take to end that no Read holds up any more: an
-// engine that hangs does not take what was read.
+// stuckFeed is how long to wait for a feed whose Read has been ended. It may still be stuck
+// in a write, if the engine hangs.
 const stuckFeed = 250 * time.Millisecond
 
-// unblock ends a Read of a file that is still under way, and waits for the feed, so
-// that the file can be read again after that. Other readers are their owner's to
-// close: a Read that never returns keeps a goroutine.
+// unblock ends a Read of stdin that blocks, if stdin has read deadlines, and waits for the
+// feed to end, so that the caller can read stdin again. Without deadlines the owner of stdin
+// has to end the Read; until then it keeps a goroutine.
 func unblock(stdin io.Reader, fed <-chan struct{}) {
 	f, ok := stdin.(interface{ SetReadDeadline(time.Time) error })
 	if !ok {

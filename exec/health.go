@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A connection can be dead without an error: a network drops what it is given, or the
-// other end of a tunnel has died. A runner answers every Ping with a Pong, so a runner
-// that is being read from and says nothing is lost.
+// A connection can be dead without an error, if a network drops all packets or the other
+// end of a tunnel has died. A runner answers each Ping with a Pong. So a runner whose stream
+// is being read, and which sends nothing, is lost.
 
-// silenceTime is how long a runner must say nothing before it is given up, and
-// silentBeats how many Pings it must have left without an answer: a process of ours that
-// was stopped for a while has not listened, and its clock alone proves nothing.
+// A runner is given up when it has sent nothing for silenceTime and has not answered
+// silentBeats Pings. The time alone proves nothing, because this process may have been
+// stopped meanwhile and not have read.
 const (
 	silenceTime = 20 * time.Second
 	silentBeats = 2
@@ -39,7 +39,8 @@ func (l *listener) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// silence is what one runner had said at the last beats. It is for one goroutine.
+// silence records what one runner had sent at the last heartbeats. It must be used by one
+// goroutine.
 type silence struct {
 	bytes int64
 	since time.Time
@@ -55,8 +56,8 @@ const (
 	silent // for too long
 )
 
-// beat judges the runner at a heartbeat. It is healthy while no Read is under way: a
-// writer of the caller's blocks then, and silence proves nothing.
+// beat judges the runner at a heartbeat. While no Read is under way the runner counts as
+// healthy, because a writer of the caller blocks and nothing can arrive.
 func (s *silence) beat(l *listener, now time.Time) health {
 	if n := l.bytes.Load(); n != s.bytes || !l.waiting.Load() || s.since.IsZero() || l.excused.Swap(false) {
 		*s = silence{bytes: n, since: now}
@@ -69,9 +70,10 @@ func (s *silence) beat(l *listener, now time.Time) health {
 	return doubtful
 }
 
-// suspect handles a runner that has not answered. While its container is paused the
-// runner is excused; it is asked for every time, because an answer may come a little
-// after the pause. Otherwise a runner that has been silent for too long is given up.
+// suspect handles a runner that has not answered. If its container is paused, the runner is
+// excused. It asks at every heartbeat, because the answer may come a little after the end of
+// the pause. If the container is not paused and the runner has been silent for too long, it
+// is given up.
 func (p *Pool) suspect(r *Runner, how health) {
 	ctx, cancel := context.WithTimeout(p.ctx, askTime)
 	defer cancel()
@@ -81,7 +83,7 @@ func (p *Pool) suspect(r *Runner, how health) {
 	case how == silent && p.ctx.Err() == nil:
 		r.listener.givenUp.Store(true)
 		r.stream.Close()
-		p.dropIdle() // idle runners are rarely asked, and what has cut this stream may have cut theirs
+		p.dropIdle() // they are rarely asked, and the fault that cut this stream may have cut theirs
 	}
 }
 

@@ -8,33 +8,32 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Job makes a command one that can be handed over. Until the hand-over it is a command
-// like any other, and ends with this process. Then Run returns HandedOver, and the
-// runner keeps the command and all of its output without this process.
+// Job lets a command be handed over to its runner. Until then it is a command like any other
+// and ends with this process. At the hand-over Run returns with the Reason HandedOver. From
+// then on the runner keeps the command and all of its output without this process.
 type Job struct {
-	// After is when the command is handed over, counted from its start: at once if
-	// it is 0, and never if it is negative. A command that ends first has ended.
+	// After is how long after its start the command is handed over. 0 means at once, and a
+	// negative value means never. If the command ends before that, it is not handed over.
 	After time.Duration
-	// Detach hands it over when it is closed. It may be nil.
+	// Detach hands the command over when it is closed. It may be nil.
 	Detach <-chan struct{}
-	// Asked is called, if not nil, when the runner is asked to keep a command that
-	// had been running. It must not block.
+	// Asked, if not nil, is called when the runner is asked to take over a running
+	// command. It must not block.
 	Asked func()
-	// Refused is called, if not nil, with an *Error when the command could not be
-	// handed over; it goes on as it was. It must not block.
+	// Refused, if not nil, is called with an *Error if the command could not be handed
+	// over. The command goes on as before. Refused must not block.
 	Refused func(error)
 
-	Tag   string // names it for good; at most wire.MaxJobText bytes, as the next two
+	Tag   string // identifies the job for ever; Tag, Owner and Label are at most wire.MaxJobText bytes
 	Owner string
 	Label string
 	Cap   int64 // bytes of output that are kept
 	Most  int   // how many jobs may run in the session; 0: any number
 	Keep  wire.JobKeep
-	Key   []byte // what the runner seals its records with
+	Key   []byte // seals the records that the runner writes
 }
 
-// Started is a job as it was when it was handed over. What has been written until
-// then is in its file too.
+// Started describes a job at its hand-over. Its file also has the output from before.
 type Started struct {
 	ID  string // bg_1, bg_2, …
 	PID int    // of the leader, and its process group, in the container
@@ -57,12 +56,12 @@ func graceOf(c Command) time.Duration {
 	return c.Grace
 }
 
-// patience is how long a writer may take nothing after a hand-over has been asked
-// for: the answer stands behind the output so far.
+// patience is how long to wait for the answer to a hand-over before the output is abandoned.
+// The answer comes after all output so far, which a writer of the caller may not take.
 const patience = 5 * time.Second
 
-// await waits for the command's end, or for that of ctx, and has the command
-// handed over when its time has come. It reports over when the runner is gone.
+// await waits for the command or ctx to end, and asks for the hand-over when it is due. The
+// table at Run has its states. end is nil if none came; over means that the runner is gone.
 func (r *Runner) await(ctx context.Context, run *running, j *Job) (end any, over bool) {
 	var detach <-chan struct{}
 	var due, slow <-chan time.Time
@@ -105,7 +104,7 @@ func (r *Runner) await(ctx context.Context, run *running, j *Job) (end any, over
 	}
 }
 
-// detached takes the answer to a hand-over.
+// detached handles the answer to a hand-over.
 func (r *Runner) detached(run *running, payload []byte) error {
 	d, err := wire.ParseDetached(payload)
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Openings bounds how many runners are opened at a time, so that a burst of commands
-// does not make each opening slower than its time limit. A command waits for a slot
-// before the time of its opening starts, and often needs none in the end, because
-// another command has given its runner back. Pools of one engine share one Openings. It
-// is safe for concurrent use.
+// Openings bounds how many runners are opened at a time. Otherwise a burst of commands could
+// make each opening take longer than its time limit. A command waits for a slot before the
+// time of its opening starts. Often it needs no slot in the end, because another command has
+// given its runner back. The pools of one engine should share one Openings. It is safe for
+// concurrent use.
 type Openings struct{ slots chan struct{} }
 
-// NewOpenings returns an Openings with a slot for each processor, and at least four: an
-// engine on this machine gains nothing from more, and a remote one takes a few.
+// NewOpenings returns an Openings with one slot for each processor, but at least four. More
+// would not help an engine on this machine, and a remote engine can do some in parallel.
 func NewOpenings() *Openings {
 	return &Openings{slots: make(chan struct{}, max(4, runtime.NumCPU()))}
 }
 
-// slotTime is how long an opening keeps its slot. One that takes longer may hang, with
-// its container, and must not keep other sessions waiting.
+// slotTime is how long an opening keeps its slot. An opening that takes longer may hang
+// because of its container, and must not keep other sessions waiting.
 const slotTime = 2 * time.Second
 
-// openingWait is how long a command waits for a slot: far more than a burst takes.
+// openingWait is how long a command waits for a slot. It is much longer than a burst takes.
 const openingWait = time.Minute
 
 var errCrowded = fmt.Errorf("no runner came free and none could be opened within %s: the engine opens too many, or hangs; "+
@@ -41,7 +41,7 @@ func (o *Openings) hold() (release func()) {
 	}
 }
 
-// crowded is the error of a command that has waited for too long.
+// crowded returns the error of a command that has waited too long for a slot.
 func crowded() error {
 	return &Error{Outcome: NotStarted, Cause: CauseEngine, Err: fmt.Errorf("runner: %w", errCrowded)}
 }

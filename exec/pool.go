@@ -14,32 +14,32 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// busyPause is between two tries of a command whose session is busy with the
-// commands of other processes. It doubles up to maxBusyPause.
+// busyPause is the pause between two tries of a command while other processes use all slots
+// of its session. It doubles up to maxBusyPause.
 const (
 	busyPause    = 10 * time.Millisecond
 	maxBusyPause = 320 * time.Millisecond
 )
 
-// heartbeat is the longest time between two signs of life to a runner.
+// heartbeat is the longest time between two Pings to a busy runner.
 const heartbeat = 10 * time.Second
 
-// hostLease is how long a runner at most goes on with a command without a word from
-// this process, however long its session's lease is: an engine that is restarted
-// under its containers cuts all streams, and no runner sees an end of its own.
-// It is six heartbeats, for a process of ours may be late.
+// hostLease is the most time that a runner goes on with a command without a frame from this
+// process, however long the session's lease is. If an engine is restarted while its
+// containers run, all streams are cut and the runners do not notice. It is six heartbeats
+// long, because this process may be late.
 const hostLease = time.Minute
 
-// openTime bounds the opening of a runner, and openSlack that for a command with a
-// timeout: it has that long more, so that the call can still end 5 s after it.
+// openTime bounds the opening of a runner. For a command with a timeout, the bound is at most
+// that timeout plus openSlack, so that the call can end within 5 s after the timeout.
 const (
 	openTime  = 15 * time.Second
 	openSlack = 3 * time.Second
 )
 
-// A runner that could not be opened is tried again for againTime, at first after
-// againPause and then after twice as long each time: an engine takes a second or
-// two to start its containerd again. No command has gone to it yet.
+// If a runner could not be opened, the pool tries again for againTime, first after
+// againPause and then after twice as long each time. An engine takes a second or two to
+// restart its containerd. Trying again is safe, because no command was sent yet.
 const (
 	againTime  = 5 * time.Second
 	againPause = 100 * time.Millisecond
@@ -51,25 +51,27 @@ var errSlowOpen = fmt.Errorf("the engine has not started a runner in time: it ma
 //
 // A runner is in one of these states:
 //
-//	state     in open  in idle  who has it                 goes to
+//	state     in open  in idle  used by                    becomes
 //	opening   no       no       take, or Fill's goroutine  busy (take), idle (Fill), gone (it failed)
 //	idle      yes      yes      the pool                   busy (take), gone (its stream ended, or unused for maxIdle)
 //	busy      yes      no       one call of Runner.Run     idle, or gone
-//	gone      no       no       no one: its stream is closed
+//	gone      no       no       none; its stream is closed
 //
-// A busy runner is gone after its command if the command has left processes behind or
-// was handed over as a job (the runner retires), if the command's end is unknown, or if
-// the stream has ended. Close makes all of them gone; Run then returns an error.
+// A busy runner becomes gone after its command in three cases: the command has left
+// processes behind or was handed over as a job (the runner retires), the command's end is
+// unknown, or the stream has ended. Close makes all runners gone, and Run then returns an
+// error.
 //
-// A command takes a place in queue first, in the order of asking, and keeps it until it
-// has ended: at most maxRunners commands run at once. Then it takes an idle runner, or a
-// slot of Openings to open one, whichever is free first. It never holds a slot while it
-// runs. mu is held for bookkeeping only, and no other lock is taken while it is held.
+// A command first acquires one unit of queue, first come, first served, and releases it when
+// it has ended. So at most maxRunners commands run at once. Then it takes an idle runner or
+// a slot of Openings, whichever it gets first; with a slot it opens a runner. It does not
+// hold the slot while the command runs. mu is held for bookkeeping only, never over I/O, and
+// no other lock is taken while it is held.
 type Pool struct {
 	opts  Options
 	queue *semaphore.Weighted // one for each command that runs
 
-	waiting atomic.Int64 // commands that wait for their place in queue
+	waiting atomic.Int64 // commands that wait for a unit of queue
 
 	stop   context.CancelFunc
 	ctx    context.Context //nolint:containedctx // it is the pool's own life: of refilling; ends with Close
@@ -83,7 +85,7 @@ type Pool struct {
 	closed  bool                 // guarded by mu
 }
 
-// NewPool returns a Pool. It opens nothing: the first command or Fill does.
+// NewPool returns a Pool. It opens no runner; the first command or Fill does.
 func NewPool(opts Options) *Pool {
 	if opts.Openings == nil {
 		opts.Openings = NewOpenings()
@@ -97,7 +99,7 @@ func NewPool(opts Options) *Pool {
 	return p
 }
 
-// PoolStats is what a Pool holds at a moment.
+// PoolStats counts the runners of a Pool and the commands that wait.
 type PoolStats struct {
 	Idle, Busy int // runners
 	Waiting    int // commands that wait in the queue
@@ -110,9 +112,10 @@ func (p *Pool) Stats() PoolStats {
 	return PoolStats{Idle: len(p.idle), Busy: len(p.open) - len(p.idle), Waiting: int(p.waiting.Load())}
 }
 
-// Run runs one command as soon as fewer than maxRunners others run, in the order of
-// asking. The command's timeout starts with the command, not with the wait. Errors are
-// those of Runner.Run.
+// Run runs one command as soon as fewer than 8 others run, first come, first served. An
+// exclusive command does not wait: if another command runs, Run returns an error with
+// CauseBusy. The command's timeout starts when the command does, not while it waits. Errors
+// are those of Runner.Run.
 func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 	if c.Exclusive && !p.queue.TryAcquire(maxRunners) {
 		return Status{}, notStarted(CauseBusy, "the session is busy with another command")
@@ -142,8 +145,9 @@ func (p *Pool) Run(ctx context.Context, c Command) (Status, error) {
 	}
 }
 
-// Aside runs one command outside the queue: one of the caller's own that takes long, or
-// must not wait for the session's commands. Errors are those of Runner.Run.
+// Aside runs one command outside the queue. It is for commands of the calling program that
+// take long, or that must not wait for the session's commands. Errors are those of
+// Runner.Run.
 func (p *Pool) Aside(ctx context.Context, c Command) (Status, error) { return p.try(ctx, c) }
 
 func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
@@ -161,8 +165,8 @@ func (p *Pool) try(ctx context.Context, c Command) (Status, error) {
 	return st, err
 }
 
-// take returns an idle runner, or a new one, whichever there is first, for a command
-// with that timeout.
+// take returns an idle runner or a new one, whichever it gets first. timeout is that of the
+// command.
 func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error) {
 	if r := p.takeIdle(); r != nil {
 		return r, nil
@@ -189,7 +193,8 @@ func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error)
 	}
 }
 
-// openInSlot opens a runner in a slot that has been taken, unless one is idle by now.
+// openInSlot uses a slot that the caller has taken to open a runner, unless one is idle by
+// now. It releases the slot.
 func (p *Pool) openInSlot(ctx context.Context, within time.Duration) (*Runner, error) {
 	release := p.opts.Openings.hold()
 	defer release()
@@ -199,7 +204,7 @@ func (p *Pool) openInSlot(ctx context.Context, within time.Duration) (*Runner, e
 	return p.openRunner(ctx, within)
 }
 
-// takeIdle returns an idle runner that lives; nil if there is none.
+// takeIdle returns an idle runner whose stream is open, or nil if there is none.
 func (p *Pool) takeIdle() *Runner {
 	for {
 		p.mu.Lock()
@@ -222,11 +227,12 @@ func (p *Pool) takeIdle() *Runner {
 func (p *Pool) free() {
 	select {
 	case p.freed <- struct{}{}:
-	default: // every caller that can wait has a token
+	default: // there is a token for every caller that can wait
 	}
 }
 
-// openRunner opens a runner. It tries again while Options.Again says so, for againTime.
+// openRunner opens a runner. It tries again for againTime, as long as Options.Again returns
+// true.
 func (p *Pool) openRunner(ctx context.Context, within time.Duration) (*Runner, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errSlowOpen)
 	defer cancel()
@@ -265,9 +271,8 @@ func (p *Pool) openOnce(ctx context.Context) (*Runner, error) {
 	return r, nil
 }
 
-// giveBack returns a runner after a command. One that retires, because the
-// command has left children or goes on as a job, or is lost, is replaced ahead of
-// need.
+// giveBack returns a runner to the pool after a command, or drops it if it retires or is
+// lost. The table at Pool says when. Then it replaces what is missing ahead of need.
 func (p *Pool) giveBack(r *Runner, st Status, err error) {
 	var e *Error
 	lost := errors.As(err, &e) && e.Outcome == Unknown
@@ -290,8 +295,8 @@ func (p *Pool) drop(r *Runner) {
 	r.Close()
 }
 
-// Fill opens runners in the background until Ahead are idle. One that cannot be
-// opened is the next command's to report.
+// Fill opens runners in the background until Ahead are idle. It does not report an error:
+// the next command opens a runner itself and returns the error if that fails.
 func (p *Pool) Fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +306,7 @@ func (p *Pool) Fill() {
 	}
 }
 
-// fill opens one runner as soon as it may.
+// fill opens one runner as soon as it gets a slot.
 func (p *Pool) fill() {
 	var r *Runner
 	var err error
@@ -323,10 +328,10 @@ func (p *Pool) fill() {
 	}
 }
 
-// beat sends Pings to the runners, and closes those that have been idle for long or do
-// not answer.
+// beat sends Pings to the runners. It closes those that have been idle for too long and
+// those that do not answer.
 func (p *Pool) beat() {
-	// Two of them fit into a lease.
+	// Two heartbeats fit into a lease.
 	ticker := time.NewTicker(min(heartbeat, p.opts.Lease*2/5))
 	defer ticker.Stop()
 	for {
@@ -350,9 +355,9 @@ func (p *Pool) beat() {
 	}
 }
 
-// due returns the runners to close, and those to send a Ping: all busy ones, or, where
-// there are none, one idle runner, which keeps the container's lease. The rest get one
-// rarely, so that an idle session uses no processor time.
+// due returns the runners to close, and those to send a Ping to. Each busy runner gets a
+// Ping. If none is busy, one idle runner gets it, to renew the container's lease. The other
+// idle runners rarely get one, so that an idle session uses hardly any processor time.
 func (p *Pool) due(now time.Time) (stale, due []*Runner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -379,8 +384,9 @@ func (p *Pool) due(now time.Time) (stale, due []*Runner) {
 	return stale, due
 }
 
-// Close closes every runner, which kills what they run in the foreground, and
-// waits for its own goroutines. Commands under way end as unknown.
+// Close closes every runner, which kills the commands that they run, and waits for the
+// pool's goroutines. Calls of Run that are under way return an error with the outcome
+// Unknown. Jobs go on.
 func (p *Pool) Close() {
 	p.stop()
 	p.mu.Lock()

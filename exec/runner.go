@@ -12,8 +12,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Runner is one runner process. It runs one command at a time: Run must not be
-// called again before it has returned. Close may be called at any time.
+// Runner is a connection to one runner process, which runs one command at a time. Run must
+// not be called again before it has returned. Close may be called at any time.
 type Runner struct {
 	stream io.ReadWriteCloser
 	in     *wire.Reader
@@ -35,8 +35,9 @@ type Runner struct {
 	beaten    time.Time // the pool's; when it last got a Ping
 }
 
-// NewRunner shakes hands with the runner at the other end of stream, which it
-// closes if that fails. Its reading goroutine ends with the stream.
+// NewRunner performs the handshake with the runner at the other end of stream, and closes
+// stream if that fails. It starts a goroutine that reads until the stream ends. lease is how
+// long the runner lives without a frame from this process.
 func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
 	r := &Runner{stream: stream, listener: &listener{stream: stream}, dead: make(chan struct{})}
 	r.in = wire.NewReader(r.listener)
@@ -54,8 +55,9 @@ func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Durati
 	return r, nil
 }
 
-// runnerError adds what the runner printed before it gave up. A stream with a method
-// NoRoom knows whether the runner ended because the session had no room for it.
+// runnerError returns the error of a runner that did not start properly. It adds what the
+// runner printed. If stream has a method NoRoom, that says whether the runner ended because
+// the session had no room for it.
 func runnerError(stream any, err error) error {
 	cause := CauseEngine
 	if errors.Is(err, wire.ErrFrame) {
@@ -69,7 +71,7 @@ func runnerError(stream any, err error) error {
 	return &Error{Outcome: NotStarted, Cause: cause, Err: fmt.Errorf("runner: %w", err)}
 }
 
-// maxShown is how much of what came instead of a greeting an error repeats, in bytes.
+// maxShown is how many bytes an error shows of what came instead of a greeting.
 const maxShown = 300
 
 func (r *Runner) shake(lease time.Duration) error {
@@ -94,7 +96,8 @@ func (r *Runner) shake(lease time.Duration) error {
 	return r.send(wire.TypeOpen, wire.Open{Version: hello.Version, Lease: lease}.Append(nil))
 }
 
-// Close ends the runner: it kills what it still runs in the foreground.
+// Close ends the runner, which then kills the command that it still runs. It waits until the
+// stream has ended.
 func (r *Runner) Close() {
 	r.stream.Close()
 	<-r.dead
@@ -116,8 +119,8 @@ func (r *Runner) send(kind wire.Type, payload []byte) error {
 	return r.write(kind, payload)
 }
 
-// sendFor sends what belongs to a command, unless that is over: the runner would take
-// it for the next one's.
+// sendFor sends a frame that belongs to a command, unless the command is over. The runner
+// would take a late frame for one of the next command.
 func (r *Runner) sendFor(run *running, kind wire.Type, payload []byte) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -146,9 +149,9 @@ type running struct {
 	refused   chan wire.Detached // a hand-over that was refused; nil without a Job
 	window    atomic.Int64       // bytes of standard input that may be sent now
 	credit    chan struct{}      // a token when window has grown
-	taking    atomic.Int64       // since when the taker writes a chunk, as UnixNano; 0: it waits for one
-	received  [2]int64           // the reader's until end is sent
-	dropped   int64              // the reader's until end is sent
+	taking    atomic.Int64       // when take began to write its chunk, as UnixNano; 0: it waits for one
+	received  [2]int64           // used by read only, until end is sent
+	dropped   int64              // used by read only, until end is sent
 }
 
 type chunk struct {
@@ -230,12 +233,12 @@ func (r *Runner) handle(kind wire.Type, payload []byte) error {
 	return fmt.Errorf("%w: type %q out of place", wire.ErrFrame, kind)
 }
 
-// deliver hands a chunk to the taker and waits until it is done with it, which
-// is how back-pressure reaches the command, or until the taker is abandoned.
+// deliver passes a chunk to take and waits until take has written it or the output is
+// abandoned. By this wait a slow writer slows the command.
 func (r *Runner) deliver(run *running, c chunk) {
 	run.received[c.stream] += int64(len(c.payload))
 	select {
-	case <-run.abandoned: // even when the taker could take: it may be late, never out of order
+	case <-run.abandoned: // even if take is ready again: a part is missing, so nothing may follow
 		run.dropped += int64(len(c.payload))
 		return
 	default:
@@ -277,12 +280,14 @@ func (run *running) take(out [2]io.Writer) (first error) {
 	return first
 }
 
-// Run runs one command. A Status means that it ran and has ended, or was handed over; an
-// error is an *Error. When ctx ends the command is killed, and the cause of that end
-// decides the reason. Run returns at most Grace and 2.5 s after that, or twice Grace
-// when the cause is ErrInterrupt.
+// Run runs one command and waits for it to end or to be handed over. If the error is not nil
+// it is an *Error: the command did not run, or its end is unknown.
 //
-// While it runs there are four goroutines, which meet in the running struct:
+// When ctx ends the command is killed, and the cause of ctx determines the Reason. Run then
+// returns within c.Grace plus 2.5 s; if the cause is ErrInterrupt, within twice c.Grace plus
+// 2.5 s.
+//
+// While a command runs there are four goroutines, which share the running struct:
 //
 //	goroutine  does                                           ends
 //	Run        waits for the end, in await and wait            by the table below
@@ -290,8 +295,8 @@ func (run *running) take(out [2]io.Writer) (first error) {
 //	take       writes the output to the caller's writers       when chunks is closed
 //	feed       sends the request, then the standard input      at the input's end, or at stop
 //
-// read hands a chunk of output to take and waits until take is done with it. That is how
-// a slow writer slows the command, and why an Exit arrives behind all of the output.
+// read passes each chunk of output to take and waits until take has written it. This is how
+// a slow writer slows the command, and why an Exit arrives after all of the output.
 //
 //	state       event                                becomes
 //	waiting     Exit, or Failed                      ended
@@ -385,7 +390,8 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	return st, nil
 }
 
-// abandon may be called once.
+// abandon stops the wait for the caller's writers: read drops output from now on. It may be
+// called more than once, by the goroutine of Run only.
 func (run *running) abandon() {
 	select {
 	case <-run.abandoned:
@@ -394,20 +400,20 @@ func (run *running) abandon() {
 	}
 }
 
-// How long after the kill and its grace the writers of output may go on.
+// How long a writer of the caller may block once a kill and its grace are over.
 const (
-	stuckTaker = 50 * time.Millisecond // with one chunk
-	slowTaker  = time.Second           // with all of them
+	stuckTaker = 50 * time.Millisecond // on one chunk
+	slowTaker  = time.Second           // on all remaining chunks
 )
 
-// stuck reports whether the taker holds up what comes after.
+// stuck reports whether take has blocked for too long, so that the end cannot arrive.
 func (run *running) stuck(now, patient time.Time) bool {
 	since := run.taking.Load()
 	return since != 0 && (now.Sub(time.Unix(0, since)) >= stuckTaker || now.After(patient))
 }
 
-// wait waits for the command's end; when ctx ends it has the command killed and
-// waits a bounded time more.
+// wait waits for the command to end. When ctx ends, wait asks the runner to kill the command
+// and waits for a bounded time. The table at Run has its states.
 func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error) {
 	lost := func() (any, error) {
 		select {
@@ -461,7 +467,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 	}
 }
 
-// unproved is the error of a kill that has left something, as its runner says.
+// unproved returns an error if the runner reports that processes have survived the kill.
 func unproved(exit wire.Exit) error {
 	if exit.Rung == wire.RungNone || exit.Rung != wire.RungStuck && exit.Left == 0 {
 		return nil
@@ -469,8 +475,8 @@ func unproved(exit wire.Exit) error {
 	return &Error{Outcome: Unknown, Cause: CauseUnconfirmed, Err: fmt.Errorf("%d of its processes have survived the kill", exit.Left)}
 }
 
-// status says how a command ended. Only a command that the runner had to kill
-// has ended for our reason.
+// status converts an Exit. The cause of ctx determines the Reason only if the runner had to
+// kill the command. A command that ended first has ended by itself.
 func status(ctx context.Context, exit wire.Exit) Status {
 	st := Status{
 		Reason: Exited, Code: exit.Code, Signal: exit.Signal, CPU: exit.CPU, MaxRSS: int64(exit.MaxRSS), Processes: int64(exit.Processes),

@@ -13,7 +13,7 @@ import (
 )
 
 // Terminal is a command that runs on a terminal of its own: an exec whose process is
-// `runner pty`. Read gives what the terminal shows, Write types into it; both may be
+// `runner pty`. Read returns what the terminal shows, and Write types into it. Both may be
 // called concurrently with each other and with all other methods.
 //
 // A terminal has a single stream, for the command's own bytes. Whatever else host and
@@ -40,8 +40,8 @@ type Terminal struct {
 	exit      *wire.Exit    // nil if none came; set before ended is closed
 }
 
-// GreetTerminal waits until the runner at the other end of a terminal is ready
-// for its command. It closes stream if that fails.
+// GreetTerminal waits until the runner at the other end of stream is ready for its command,
+// and returns the Terminal. It closes stream if that fails.
 func GreetTerminal(ctx context.Context, stream io.ReadWriteCloser) (*Terminal, error) {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	hello, err := greet(stream)
@@ -76,12 +76,11 @@ func greet(stream io.Reader) (wire.Hello, error) {
 	return hello, err
 }
 
-// maxGreeting bounds what a terminal's runner says before the command's own
-// output.
+// maxGreeting bounds a frame from a terminal's runner or its attendant.
 const maxGreeting = 4 << 10 // bytes
 
-// readFrame reads one small frame and not a byte more: what follows may be the
-// command's.
+// readFrame reads one small frame and not a byte more, because what follows may be output of
+// the command.
 func readFrame(src io.Reader) (wire.Type, []byte, error) {
 	head := make([]byte, wire.HeaderSize)
 	if _, err := io.ReadFull(src, head); err != nil {
@@ -96,7 +95,8 @@ func readFrame(src io.Reader) (wire.Type, []byte, error) {
 	return kind, payload, err
 }
 
-// AwaitAttendant waits until an attendant is there. It closes it if that fails.
+// AwaitAttendant waits for the greeting of an attendant, whose standard streams are
+// attendant. It closes attendant if that fails.
 func AwaitAttendant(ctx context.Context, attendant io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { attendant.Close() })
 	said := make([]byte, len(wire.Attending))
@@ -117,9 +117,9 @@ func AwaitAttendant(ctx context.Context, attendant io.ReadWriteCloser) error {
 	return runnerError(attendant, err)
 }
 
-// Start starts the command and returns when it has been started, or an *Error.
-// AwaitAttendant must have returned. The streams, the Timeout and the Grace of c are not
-// used. The Terminal closes attendant in the end, whatever Start returns.
+// Start starts the command and returns when it has started. The error is an *Error.
+// AwaitAttendant must have been called before. Start does not use the streams, the Timeout
+// and the Grace of c. The Terminal owns attendant and closes it, whatever Start returns.
 func (t *Terminal) Start(ctx context.Context, attendant io.ReadWriteCloser, c Command) error {
 	t.attendant = attendant
 	stop := context.AfterFunc(ctx, t.Close)
@@ -205,8 +205,8 @@ func (t *Terminal) tell(kind wire.Type, payload []byte) error {
 	return err
 }
 
-// WaitsForInput looks whether the command waits for input from its terminal now.
-// An error means that it has ended, or ctx has.
+// WaitsForInput asks whether the command waits for input from its terminal at this moment.
+// An error means that the command or ctx has ended.
 func (t *Terminal) WaitsForInput(ctx context.Context) (wire.TerminalState, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
@@ -227,10 +227,10 @@ func (t *Terminal) WaitsForInput(ctx context.Context) (wire.TerminalState, error
 	}
 }
 
-// Wait waits for the command's end; when ctx ends it has the command killed, and
-// the cause of that end decides the reason. It returns at most grace and 2.5 s
-// after that. The exit code in the Status is the runner's word, and has to agree
-// with the engine's. An error is an *Error.
+// Wait waits for the command to end. When ctx ends the command is killed, the cause of ctx
+// determines the Reason, and Wait returns within grace plus 2.5 s. An error is an *Error. The
+// exit code in the Status is the one that the runner reports; the caller should compare it
+// with the engine's.
 func (t *Terminal) Wait(ctx context.Context, grace time.Duration) (Status, error) {
 	select {
 	case <-t.ended:
@@ -269,7 +269,8 @@ func (t *Terminal) status(ctx context.Context) (Status, error) {
 func (t *Terminal) Read(p []byte) (int, error)  { return t.stream.Read(p) }
 func (t *Terminal) Write(p []byte) (int, error) { return t.stream.Write(p) }
 
-// Close lets go of the terminal, which ends its command. It may be called again.
+// Close closes the terminal and its attendant, which ends the command. It may be called more
+// than once.
 func (t *Terminal) Close() {
 	t.stream.Close()
 	if t.attendant != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// ForeignBindError says that a bound directory is another one in the session: the
-// engine is on another machine, or this process is in a container, and the
-// directory's path means something else to the engine. Nothing has run there.
+// ForeignBindError reports that the session has mounted another directory than the one
+// that was to be bound. The engine is on another machine, or this process is in a
+// container, and the path names another directory there. No command has run.
 type ForeignBindError struct {
 	Dir    string // as this process sees it
 	Reason string
@@ -30,14 +30,14 @@ func (e *ForeignBindError) Error() string {
 	return fmt.Sprintf("the engine does not see the same %s as this process does: %s", e.Dir, e.Reason)
 }
 
-// location is where a directory lies: on which file system, and where in it. Two
-// locations of one kernel are equal if and only if the directories are the same.
+// location identifies a directory: its file system, and its path in that. On one kernel,
+// two locations are equal if and only if the directories are the same.
 type location struct{ device, path string }
 
-// checkBind makes sure that the bound directory is the one that was meant. Where the
-// session runs on this kernel, the mount tables of both show it. Where they do not, as
-// with an engine in a virtual machine that shares directories, checkBind makes a file in
-// the directory for a moment and reads it in the session.
+// checkBind checks that the session has mounted the directory that was to be bound. If the
+// session runs on this kernel, it compares the two mount tables. Otherwise, as with an
+// engine in a virtual machine that shares directories, it creates a file in the directory,
+// reads it in the session, and removes it.
 func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
 	w := s.info.labels.Workspace
 	if w.Kind != WorkspaceBind {
@@ -55,7 +55,7 @@ func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
 	defer os.Remove(probe.Name())
 	word := rand.Text()
 	_, err = io.WriteString(probe, word)
-	// The session's user reads it, and need not be the one that this process runs as.
+	// The session's user reads the file, and may be another user than this process's.
 	if err = errors.Join(err, probe.Chmod(0o644), probe.Close()); err != nil {
 		return fmt.Errorf("try whether the engine sees %s: %w", w.Dir, err)
 	}
@@ -73,7 +73,7 @@ func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
 	return &ForeignBindError{Dir: w.Dir, Reason: "a file that was made here is not there"}
 }
 
-// locationIn returns where a mount of the session lies, by the posture report.
+// locationIn returns the location of a mount in the session, from the posture report.
 func locationIn(report wire.Posture, target string) (location, bool) {
 	var found location
 	ok := false
@@ -85,8 +85,8 @@ func locationIn(report wire.Posture, target string) (location, bool) {
 	return found, ok
 }
 
-// hostLocation returns where a directory of this machine lies, false if there is no
-// mount table.
+// hostLocation returns the location of a directory of this machine, and false if there is
+// no mount table.
 func hostLocation(dir string) (location, bool) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -99,7 +99,8 @@ func hostLocation(dir string) (location, bool) {
 	return locationOf(string(table), dir)
 }
 
-// locationOf looks a path without links up in a table of proc_pid_mountinfo(5).
+// locationOf finds the location of dir, which must have no symbolic links, in a table as
+// described in proc_pid_mountinfo(5).
 func locationOf(table, dir string) (location, bool) {
 	var found location
 	longest := -1

@@ -12,28 +12,29 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Command is one command of a session. Zero values are defaults.
+// Command is one command of a session. Only Script is required.
 type Command struct {
 	Script string    // at most 10 MiB, not blank, without NUL
 	Args   []string  // $1 and so on
 	Shell  string    // "bash" or "sh"; empty: bash
-	Env    []string  // K=V, above the session's own
-	Dir    string    // in the container; empty: the workspace; relative to it
-	Stdin  io.Reader // nil: /dev/null; else as Stdin of exec.Command: unread where the command is not started
-	// Timeout is from the command's start. 0 is none.
+	Env    []string  // K=V; overrides the session's own variables
+	Dir    string    // in the container, absolute or relative to the workspace; empty: the workspace
+	Stdin  io.Reader // nil: /dev/null; see Command.Stdin of package exec. Not read if the command does not start
+	// Timeout counts from the command's start. 0 means no timeout.
 	Timeout   time.Duration
 	Exclusive bool         // refuse while any other command runs in the session
 	Output    sink.Options // what is shown and kept of the output
-	// Watch is called before the start, if not nil, with what takes the output:
-	// to Subscribe to it. It must not block.
+	// Watch, if not nil, is called before the start with the Sink that takes the
+	// output, so that the caller can Subscribe to it. It must not block.
 	Watch func(*sink.Sink)
-	// Decided is what a policy has decided of it before: for the record only.
+	// Decided is the decision of a policy that was asked before. It is only recorded.
 	Decided policy.Decision
-	// Job makes it a command that may become a job; nil: it ends with this process.
+	// Job, if not nil, allows the command to become a job. Otherwise the command ends
+	// with this process at the latest.
 	Job *JobOptions
 }
 
-// overlay puts later values of a name in the place of earlier ones.
+// overlay returns base with the variables of more, which replace those of the same name.
 func overlay(base, more []string) []string {
 	at := map[string]int{}
 	var all []string
@@ -49,11 +50,12 @@ func overlay(base, more []string) []string {
 	return all
 }
 
-// InputError is a command or a session that cannot be had as it was given. Nothing ran.
+// InputError reports a command or a session that was asked for with an unusable value.
+// Nothing has run.
 type InputError struct {
 	Field string // "script", "env", "cwd", "shell", "timeout", "argument"; "session", "cpus", "runtime"
 	Text  string
-	err   error // what it was made of, if anything
+	err   error // the underlying error, or nil
 }
 
 func (e *InputError) Error() string { return e.Text }
@@ -78,15 +80,16 @@ func EnvName(name string) bool {
 	return name != ""
 }
 
-// maxArguments is what execve takes of arguments and environment together with
-// a stack limit of 8 MiB, a quarter of it, less some room for its own.
+// maxArguments is the limit on arguments and environment together. execve(2) takes a
+// quarter of the stack limit, which is 8 MiB; some of that is left for its own use.
 const maxArguments = 2<<20 - 64<<10 // bytes
 
-// maxOneArgument is MAX_ARG_STRLEN of the kernel with its closing NUL.
+// maxOneArgument is the longest argument: the kernel's MAX_ARG_STRLEN less the final NUL.
 const maxOneArgument = 128<<10 - 1 // bytes
 
-// Check refuses what could not run, with an *InputError, before anything is asked
-// of the engine. Values are never repeated: they may be secret. Run calls it too.
+// Check returns an *InputError if the command could not run as it is. It makes no request
+// to the engine. The error never holds a value, because values may be secret. Run calls
+// Check too.
 func (c Command) Check() error {
 	switch {
 	case strings.TrimSpace(c.Script) == "":
@@ -135,7 +138,7 @@ func (c Command) Check() error {
 
 const pointerSize = 8 // bytes; execve counts one for each string
 
-// printable cuts and escapes a name for an error message.
+// printable shortens and escapes a name for an error message.
 func printable(name string) string {
 	if len(name) > 64 {
 		name = name[:64] + "…"

@@ -21,7 +21,7 @@ func TestCommandCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		c     Command
-		field string // "" stands for success
+		field string // "" means that there is no error
 		text  string // part of it
 	}{
 		{"plain", Command{Script: "true"}, "", ""},

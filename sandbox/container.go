@@ -17,19 +17,19 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Labels of a session, besides those of the engine's own.
+// Labels of a session, besides the engine's own.
 const (
-	labelOwner   = "sandboxbash.owner"   // the process that has made it
+	labelOwner   = "sandboxbash.owner"   // the process that created it
 	labelLease   = "sandboxbash.lease"   // a duration
 	labelCreated = "sandboxbash.created" // RFC 3339, by the creating host's clock
 	labelShape   = "sandboxbash.spec"    // JSON
-	labelKey     = "sandboxbash.jobkey"  // what the records of jobs are sealed with
+	labelKey     = "sandboxbash.jobkey"  // the key that seals the records of jobs
 )
 
 // serveCommand is the constant command line of every exec of a session.
 func serveCommand() []string { return append([]string{engine.RunnerPath}, wire.VerbServe.Command()...) }
 
-// shapeOf is the session to provision, but for its labels.
+// shapeOf returns the shape of the session to provision, without its labels.
 func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
 	w := engine.Workspace{Target: spec.Workspace.Target, Size: spec.Limits.Disk}
 	if spec.Workspace.Kind == WorkspaceBind {
@@ -46,7 +46,7 @@ func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
 	}
 }
 
-// confinement is what PID 1 and the runners are given.
+// confinement returns the confinement of PID 1 and of the runners.
 func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
 	return engine.Confinement{
 		Exact: spec.Profile == Strict, Network: string(spec.Network), Runtime: spec.Runtime, ShmBytes: 64 << 20, DNS: dns(spec.Network),
@@ -54,7 +54,7 @@ func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
 	}
 }
 
-// labelsOf is what the label labelShape says of a session.
+// labelsOf returns the content of a session's label labelShape.
 func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 	return labelSpec{
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
@@ -63,19 +63,19 @@ func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 	}
 }
 
-// madeLabels say who has made something, and when.
+// madeLabels returns labels for the creating process and the time of creation.
 func madeLabels(now time.Time) map[string]string {
 	return map[string]string{labelOwner: self().String(), labelCreated: now.UTC().Format(time.RFC3339Nano)}
 }
 
-// sessionLabels are all labels of a session. Those that it has no value for are set all
-// the same: an engine may take labels from the image too.
+// sessionLabels returns all labels of a session. Labels without a value are set to "",
+// because otherwise an engine may take them from the image.
 func sessionLabels(spec Spec, l labelSpec, now time.Time) map[string]string {
 	labels := madeLabels(now)
 	maps.Copy(labels, keepLabels(spec))
 	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), newKey(), ""
 	for _, key := range []string{labelSince, labelCause, labelBytes, labelEntries} {
-		labels[key] = "" // of kept workspaces only
+		labels[key] = "" // only kept workspaces have a value
 	}
 	return labels
 }
@@ -96,8 +96,8 @@ func decodeKey(text string) []byte {
 	return key
 }
 
-// capabilities of PID 1 and the runners. Commands of profile strict have none:
-// they drop to another uid.
+// capabilities returns the capabilities of PID 1 and the runners. Commands of profile
+// strict have none, because they run as another uid.
 func capabilities(p Profile) []string {
 	caps := []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 	if p == Dev {
@@ -108,8 +108,8 @@ func capabilities(p Profile) []string {
 	return caps
 }
 
-// Masked and read-only paths: the lists of all engine versions together, because
-// setting the field replaces the engine's own.
+// Masked and read-only paths. Setting such a list replaces the engine's own, so these are
+// the union of the lists of all engine versions.
 var (
 	maskedPaths = []string{
 		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
@@ -119,13 +119,13 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// resolverOptions are those of resolv.conf(5). An engine adds its machine's own
-// where none are given. musl waits for the timeout where nothing listens.
+// resolverOptions are options of resolv.conf(5). Without any, an engine uses those of its
+// machine. They are short because musl waits for the whole timeout if nothing listens.
 var resolverOptions = []string{"timeout:1", "attempts:2"}
 
-// dns keeps the engine's machine's name servers and search list out of a session
-// that cannot reach them: a look-up asks the session's own loopback and fails at once.
-// resolv.conf is fixed when a container is created.
+// dns returns the resolver settings of a session. A session without a network must not see
+// the name servers and the search list of the engine's machine, so its look-ups go to its
+// own loopback address and fail at once. resolv.conf is fixed when a container is created.
 func dns(n Network) *engine.DNS {
 	if n != NetworkNone {
 		return nil
@@ -133,10 +133,10 @@ func dns(n Network) *engine.DNS {
 	return &engine.DNS{Servers: []string{"127.0.0.1"}, Search: []string{"."}, Options: resolverOptions}
 }
 
-// sysctls are of the container's own namespaces, and fixed when it is created.
-// What they bound in its IPC namespace lives on when its makers are killed: it must
-// not take the memory that the next command needs, nor, for message queues of
-// POSIX, what the kernel grants to all processes of a uid together.
+// sysctls returns settings for the container's own namespaces, fixed when it is created.
+// Objects of its IPC namespace outlive the processes that created them. They are bounded so
+// that they leave memory for the next command, and, for POSIX message queues, leave some of
+// what the kernel grants to all processes of one uid together.
 func sysctls(l Limits) map[string]string {
 	shm := quarter(l.Memory)
 	return map[string]string{
@@ -153,7 +153,7 @@ func sysctls(l Limits) map[string]string {
 const cpuPeriod = 100_000 // microseconds; the kernel's default CFS period
 
 func ociSpec(spec Spec, mounts []specs.Mount) specs.Spec {
-	oom := 500 // the container dies before the engine and the host's own
+	oom := 500 // the kernel kills the container before the engine and the host's processes
 	swappiness := uint64(0)
 	quota := int64(math.Round(spec.Limits.CPUs * cpuPeriod))
 	period := uint64(cpuPeriod)
@@ -174,8 +174,8 @@ func ociSpec(spec Spec, mounts []specs.Mount) specs.Spec {
 				{Type: "RLIMIT_CORE"},
 				{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
 				{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: 64 << 20},
-				// The kernel counts for the uid, whatever the container: what is beyond this
-				// stays for the processes of the engine's machine that have it too.
+				// The kernel counts per uid, over all containers. What is above this limit
+				// remains for processes of the same uid on the engine's machine.
 				{Type: "RLIMIT_SIGPENDING", Soft: 4096, Hard: 4096},
 			},
 		},
@@ -194,7 +194,7 @@ func ociSpec(spec Spec, mounts []specs.Mount) specs.Spec {
 	}
 }
 
-// mounts are those in memory.
+// mounts returns the mounts that are in memory.
 func mounts(spec Spec) []specs.Mount {
 	tmpfs := func(at, options string) specs.Mount {
 		return specs.Mount{Type: "tmpfs", Destination: at, Options: strings.Split("rw,nosuid,nodev,"+options, ",")}
@@ -209,9 +209,9 @@ func mounts(spec Spec) []specs.Mount {
 	return all
 }
 
-// quarter is a quarter of the memory in whole MiB, at most 512 MiB: the default for
-// what counts as memory and stays when the processes are gone. A session whose files
-// have taken all memory could not even remove them.
+// quarter returns a quarter of the memory in whole MiB, at most 512 MiB. It is the default
+// limit for files and objects that count as memory and outlive their processes. If they
+// could use all memory, a session could not even start a command to remove them.
 func quarter(memory int64) int64 {
 	return min(512, max(1, memory>>20/4)) << 20
 }

@@ -17,37 +17,36 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// What a session and this machine last had in common is kept in the session, so that
-// it is known to every process that opens it and goes with it: on the volume of uid 0,
-// sealed with the key of the session's records, which is in no container
-// (docs/adr/0024).
+// A record says which files a session and this machine last had in common. It is kept in
+// the session, so that every process that opens the session has it, and it is removed with
+// the session. It is on the volume of uid 0 and sealed with the session's key, which no
+// container has. See docs/adr/0024.
 
-// copiedDir is where it is kept.
+// copiedDir is the directory of the records.
 const copiedDir = wire.JobsDir + "/copied"
 
-// maxCopiedRecord bounds a record. It has room for the most files and names that a
-// transfer takes.
+// maxCopiedRecord is the size of the largest record, for as many files and names as a
+// transfer allows.
 const maxCopiedRecord = 96 << 20 // bytes
 
-// copiedSlots is how many records a session has at most, besides that of its
-// workspace. A pair's is chosen by its hash: one that loses its place is not known
-// any more.
+// copiedSlots is how many records a session keeps at most, besides that of its
+// workspace. The hash of a pair selects its slot. A pair with the same slot replaces the
+// record that was there.
 const copiedSlots = 32
 
-// errAltered is returned for a record that this program has not made.
+// errAltered is returned for a record that this program has not written.
 var errAltered = &hinted{hint: HintForce, error: errors.New("the record of what was copied has been altered by a command: " +
 	"what changed here since is not known")}
 
-// pair is a directory of this machine and one of the session that have files in
-// common.
+// pair is a directory of this machine and a directory of the session, with files in common.
 type pair struct {
 	record string // the record's file name
-	id     string // what the record is of; says nothing of the directories
-	below  string // where in the record the pair's files are; "." is at its top
+	id     string // identifies the two directories without revealing them
+	below  string // the directory in the record that holds the pair's files; "." is its top
 }
 
-// pairOf finds the record of two directories. Those in a copied workspace, at the same
-// place on both sides, have that of the workspace.
+// pairOf returns the pair of two directories. Directories at the same path in a copied
+// workspace and in its source use the record of the workspace.
 func (s *Session) pairOf(host, inside string) pair {
 	host = resolved(host)
 	if w := s.info.labels.Workspace; w.Kind == WorkspaceCopy {
@@ -61,7 +60,8 @@ func (s *Session) pairOf(host, inside string) pair {
 	return pair{record: fmt.Sprintf("pair%d", hashByte(id)%copiedSlots), id: id, below: "."}
 }
 
-// resolved returns the path without links. It resolves as much of the path as exists.
+// resolved returns dir without symbolic links. If dir does not exist, only the part of it
+// that exists is resolved.
 func resolved(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func hashByte(id string) byte {
 	return b[0]
 }
 
-// sealCopied makes a record.
+// sealCopied encodes and seals a record.
 func (s *Session) sealCopied(id string, state transfer.State) []byte {
 	body := state.Append([]byte(id))
 	return append(s.macCopied(body), body...)
@@ -101,7 +101,7 @@ func (s *Session) macCopied(body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// openCopied reads a record. That of another pair knows nothing of this one.
+// openCopied decodes a record. If it is the record of another pair, the state is empty.
 func (s *Session) openCopied(id string, b []byte) (transfer.State, error) {
 	if len(b) < sha256.Size || !hmac.Equal(s.macCopied(b[sha256.Size:]), b[:sha256.Size]) {
 		return nil, errAltered
@@ -113,8 +113,8 @@ func (s *Session) openCopied(id string, b []byte) (transfer.State, error) {
 	return transfer.ParseState([]byte(state))
 }
 
-// recall returns what is known of a pair, nil if nothing is. It returns errAltered if
-// the record is not ours.
+// recall returns the state that was recorded for a pair, or nil if there is none. It
+// returns errAltered if the record was not written by this program.
 func (s *Session) recall(ctx context.Context, of pair) (transfer.State, error) {
 	if s.info.key == nil {
 		return nil, nil // a session of a version that kept no records
@@ -133,7 +133,7 @@ func (s *Session) recall(ctx context.Context, of pair) (transfer.State, error) {
 	return s.openCopied(of.id, record.Bytes())
 }
 
-// remember keeps what is alike now. known is what the record had.
+// remember records what both sides have in common now. known is the state before.
 func (s *Session) remember(ctx context.Context, of pair, known, now transfer.State) error {
 	if s.info.key == nil || s.reading { // a reader writes nothing
 		return nil
@@ -148,7 +148,7 @@ func (s *Session) remember(ctx context.Context, of pair, known, now transfer.Sta
 		all = transfer.NewState(all)
 	}
 	if len(all) > transfer.DefaultLimits.Entries {
-		all = nil // it is not known then, and nothing is overwritten without --force
+		all = nil // without a record, nothing is overwritten unless the caller forces it
 	}
 	record := s.sealCopied(of.id, all)
 	_, err := s.sendAs(ctx, User{}, copiedDir, func(t *transfer.Packer) error { return t.Bytes(of.record, record) })
@@ -158,13 +158,13 @@ func (s *Session) remember(ctx context.Context, of pair, known, now transfer.Sta
 	return nil
 }
 
-// rememberCopy keeps what a fresh workspace was filled with.
+// rememberCopy records what was copied into a new workspace.
 func (s *Session) rememberCopy(ctx context.Context, host, inside string, packed []transfer.Entry) error {
 	of := s.pairOf(host, inside)
 	return s.remember(ctx, of, nil, transfer.NewState(packed))
 }
 
-// rememberPush adds what was pushed to what is known.
+// rememberPush adds what was pushed to the record.
 func (s *Session) rememberPush(ctx context.Context, src, inside string, packed []transfer.Entry) error {
 	abs, err := filepath.Abs(src)
 	if err != nil {

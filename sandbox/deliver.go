@@ -18,11 +18,11 @@ const (
 	maxRetry   = 30 * time.Second
 )
 
-// RetryJitter is the most, exclusive, that is added to a RetryPause.
+// RetryJitter is the exclusive upper bound of the random time that is added to a RetryPause.
 const RetryJitter = 200 * time.Millisecond
 
-// RetryPause is the time between a try to tell the end of a job that has failed,
-// counted from 1, and the next one, jitter aside.
+// RetryPause returns the pause after a delivery that failed, without the jitter. The first
+// try has the number 1.
 func RetryPause(try int) time.Duration {
 	pause := firstRetry
 	for ; try > 1 && pause < maxRetry; try-- {
@@ -31,16 +31,16 @@ func RetryPause(try int) time.Duration {
 	return min(pause, maxRetry)
 }
 
-// reopenPause is before watching a session's jobs again whose watch has ended.
+// reopenPause is the pause before a watch that has ended is opened again.
 const reopenPause = time.Second
 
-// Deliver reports the ends of an owner's jobs, including those that ended before it was
-// called, until ctx ends or the session is gone: hand is called with each job
-// that has not been acknowledged, and again after a pause as long as it fails. When
-// it has not failed the job is acknowledged. Of all processes that deliver to one
-// owner in a session, one does at a time; the next takes over when it ends. So
-// each job is reported once, and twice only if a process dies between hand and the
-// acknowledgement. hand may be called concurrently for different jobs.
+// Deliver reports the jobs of an owner that end, and those that ended before the call, until
+// ctx ends or the session is gone. It calls hand with each job that has not been
+// acknowledged. If hand returns an error, Deliver calls it again after a pause; otherwise it
+// acknowledges the job. If several processes deliver to one owner in a session, one of them
+// does so at a time, and another takes over when it ends. A job is therefore reported
+// once, or twice if a process dies between hand and the acknowledgement. hand may be called
+// concurrently for different jobs.
 func (s *Session) Deliver(ctx context.Context, owner string, hand func(context.Context, *Job) error) error {
 	d := deliverer{session: s, owner: owner, hand: hand, busy: map[string]bool{}}
 	defer d.helper.Wait()
@@ -73,11 +73,11 @@ type deliverer struct {
 	helper  sync.WaitGroup
 
 	mu   sync.Mutex
-	busy map[string]bool // guarded by mu; tags of the jobs that are being told, or have been
+	busy map[string]bool // guarded by mu; tags of jobs whose delivery has begun
 }
 
-// watch reports ends as long as the runner's side of the watch lives. While it does,
-// other processes that deliver to the same owner wait.
+// watch delivers until the runner that watches the jobs ends. Until then, other processes
+// that deliver to the same owner wait.
 func (d *deliverer) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +93,7 @@ func (d *deliverer) watch(ctx context.Context) error {
 	cancel()
 	close(news)
 	<-looked
-	d.helper.Wait() // the next watch may be another process's
+	d.helper.Wait() // another process may have the next watch
 	return err
 }
 
@@ -108,8 +108,8 @@ func (s signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lookAt looks at the jobs whenever there is news, and again after a pause where
-// that has failed: there need not be other news.
+// lookAt lists the jobs when there is news. If that fails it tries again after a pause,
+// because more news may never come.
 func (d *deliverer) lookAt(ctx context.Context, news <-chan struct{}) {
 	var again <-chan time.Time
 	for failed := 0; ; {
@@ -129,7 +129,7 @@ func (d *deliverer) lookAt(ctx context.Context, news <-chan struct{}) {
 	}
 }
 
-// look begins to tell what is new.
+// look starts the delivery of each job that has ended since.
 func (d *deliverer) look(ctx context.Context) error {
 	all, err := d.session.Jobs(ctx, "")
 	if err != nil {
@@ -150,12 +150,12 @@ func (d *deliverer) look(ctx context.Context) error {
 	return nil
 }
 
-// tell hands one job over until that works.
+// tell delivers one job, and tries again until that succeeds.
 func (d *deliverer) tell(ctx context.Context, j *Job) {
 	for try := 1; ctx.Err() == nil; try++ {
 		if d.hand(ctx, j) == nil {
 			d.session.noteJob(j.info)
-			// If this fails the session is gone, or the job is.
+			// If this fails, the session or the job is gone.
 			_ = j.Acknowledge(context.WithoutCancel(ctx))
 			return
 		}
@@ -166,5 +166,5 @@ func (d *deliverer) tell(ctx context.Context, j *Job) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.busy, j.info.tag) // it is for the next watch
+	delete(d.busy, j.info.tag) // the next watch delivers it
 }

@@ -109,8 +109,8 @@ cat: shadow: Permission denied
 		t.Errorf("/etc is\n%s\nwant\n%s", got, want)
 	}
 
-	// It is made once for an image and a user, however many ask, and made again after
-	// it was removed from outside.
+	// The volume is made once for an image and a user, however many sessions start, and
+	// made again if it was removed.
 	made := accountsVolumes(t, s.Info().ImageID)
 	var wg sync.WaitGroup
 	for range 3 {

@@ -103,8 +103,8 @@ func TestEngineDeliver(t *testing.T) {
 	}
 }
 
-// A running command is handed over on request, also when its output is not read,
-// and the file has every byte.
+// A running command is handed over on request, even if its output is not read, and the
+// file has every byte.
 func TestEngineHandOverOnRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})

@@ -8,8 +8,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// A command that another process has killed is not said to have had too little memory
-// because another one had.
+// A command that was killed from outside is not reported as out of memory because another
+// command was.
 func TestOOMOfAnother(t *testing.T) {
 	t.Parallel()
 	const hog = `perl -e '$x = "a" x (256 << 20)'`

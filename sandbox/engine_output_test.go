@@ -52,8 +52,8 @@ func integritySize(run int) int64 {
 	}
 }
 
-// Every artifact holds its command's output to the last byte, with any
-// subscriber: one that reads 1 KiB/s, one that reads nothing, or none.
+// Every artifact holds its command's output to the last byte, whether a subscriber reads
+// 1 KiB/s, a subscriber reads nothing, or there is no subscriber.
 func TestArtifactIntegrity(t *testing.T) {
 	t.Parallel()
 	client, e := storing(t)
@@ -103,10 +103,9 @@ func watcher(t *testing.T, run int) func(*sink.Sink) {
 // consumers is how many watch one command in TestSlowConsumers.
 const consumers = 100
 
-// Row L11, scenario 81: a hundred subscribers of a command, half of which never read and
-// half only now and then, slow down neither the command nor another one. A caller that
-// does not read the output itself holds up its own command, and no longer than the
-// command's timeout.
+// Row L11, scenario 81. A hundred subscribers of a command, half of which never read and
+// half only now and then, slow down neither it nor another command. A live writer that takes
+// nothing blocks its own command, but no other, and no longer than its timeout.
 func TestSlowConsumers(t *testing.T) {
 	t.Parallel()
 	client, e := storing(t)
@@ -177,7 +176,7 @@ func TestSlowConsumers(t *testing.T) {
 // numbers yields what seq 1 20000000 prints.
 func numbers() *io.PipeReader {
 	r, w := io.Pipe()
-	go func() { // ends when r is closed
+	go func() { // ends when the reader is closed
 		var b []byte
 		for i := 1; ; i++ {
 			b = append(strconv.AppendInt(b, int64(i), 10), '\n')

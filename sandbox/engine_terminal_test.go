@@ -208,7 +208,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// The size can be changed while the command runs. Later a resize does nothing.
+// Resize changes the size while the command runs, and is a no-op later.
 func TestTerminalResize(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})

@@ -17,18 +17,18 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// transferTime bounds one transfer, and transferIdle the time in which nothing of it
-// arrives: in profile dev a command can stop the program at the other end.
+// transferTime bounds one transfer. transferIdle bounds the time in which no byte of it
+// arrives, because in profile dev a command can stop the program at the other end.
 const (
 	transferTime = time.Hour
 	transferIdle = time.Minute
 )
 
-// errTransferIdle is why a transfer was given up.
+// errTransferIdle is the cause of a transfer that was given up.
 var errTransferIdle = errors.New("nothing has arrived for too long: a command of the session may have stopped the transfer")
 
-// copyIn fills a fresh workspace with a host directory and returns what was left
-// out because it looked like credentials.
+// copyIn copies a host directory into a new workspace. It returns the paths that it left
+// out because they look like credentials.
 func (s *Session) copyIn(ctx context.Context, w Workspace) ([]string, error) {
 	out, err := s.pack(ctx, w.Target, func(t *transfer.Packer) error { return t.Tree(w.Dir) })
 	if err == nil {
@@ -65,8 +65,8 @@ func (s *Session) push(ctx context.Context, src, dir string) ([]string, error) {
 	return out.Left, nil
 }
 
-// inside makes a path of the container absolute: relative ones are the
-// workspace's.
+// inside returns p as an absolute path in the container. A relative p is relative to the
+// workspace.
 func (s *Session) inside(p string) string {
 	if path.IsAbs(p) {
 		return path.Clean(p)
@@ -74,7 +74,7 @@ func (s *Session) inside(p string) string {
 	return path.Join(s.info.labels.Workspace.Target, p)
 }
 
-// pack is send that records what was packed.
+// pack is like send, and also records what was packed.
 func (s *Session) pack(ctx context.Context, dir string, fill func(*transfer.Packer) error) (*transfer.Packer, error) {
 	return s.sendAs(ctx, s.info.labels.User, dir, func(t *transfer.Packer) error {
 		t.Record = true
@@ -132,14 +132,14 @@ func (s *Session) transfer(ctx context.Context, user User, streams helperStreams
 	return err
 }
 
-// moves is the watch over a transfer: it runs while the other end is waited for.
+// moves measures how long a transfer has waited for the other end.
 type moves struct {
 	timer *time.Timer
 	after time.Duration
 }
 
-// watchTransfer returns a context that ends when the other end has been waited for
-// too long. It starts with the first move.
+// watchTransfer returns a context that ends when the transfer has waited too long for the
+// other end. The time starts with the first move.
 func (s *Session) watchTransfer(ctx context.Context) (context.Context, *moves, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &moves{after: s.engine.idle}
@@ -151,7 +151,7 @@ func (s *Session) watchTransfer(ctx context.Context) (context.Context, *moves, f
 	}
 }
 
-// own does what is this end's: it may take as long as it likes.
+// own runs do, which is work of this end. Its time does not count.
 func (m *moves) own(do func() (int, error)) (int, error) {
 	m.timer.Stop()
 	defer m.timer.Reset(m.after)
@@ -176,13 +176,13 @@ func (w movingWriter) Write(p []byte) (int, error) {
 	return w.m.own(func() (int, error) { return w.w.Write(p) })
 }
 
-// receive streams a tree of the session through take, within the limits. The error
-// is a missingError if there is nothing at src.
+// receive calls take with each entry of a tree of the session, within the limits. The error
+// is a missingError if src does not exist.
 func (s *Session) receive(ctx context.Context, src string, take func(transfer.Entry, io.Reader) error) error {
 	return s.receiveAs(ctx, s.info.labels.User, s.inside(src), take)
 }
 
-// receiveAs is receive for what another user may read.
+// receiveAs is receive with the rights of another user.
 func (s *Session) receiveAs(ctx context.Context, user User, src string, take func(transfer.Entry, io.Reader) error) error {
 	if strings.IndexByte(src, 0) >= 0 {
 		return badInput("path", "the path has a NUL byte")
@@ -196,7 +196,7 @@ func (s *Session) receiveAs(ctx context.Context, user User, src string, take fun
 		r.CloseWithError(err)
 		taken <- err
 	}()
-	// Nothing is on its standard input but word of its start.
+	// Standard input is empty. Reading it only shows that the program has started.
 	in := movingReader{strings.NewReader(""), moves}
 	err := s.transfer(ctx, user, helperStreams{in: in, out: movingWriter{w, moves}}, wire.VerbPull, src)
 	w.CloseWithError(err)

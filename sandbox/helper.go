@@ -14,10 +14,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// maxHelperOutput bounds what a verb of the runner may answer.
+// maxHelperOutput is the longest answer that a verb of the runner may give.
 const maxHelperOutput = 4 << 20 // bytes
 
-// helperTime bounds a verb of the runner that has nothing to transfer.
+// helperTime bounds the run of a verb that transfers no files.
 const helperTime = 10 * time.Second
 
 // helper runs a verb of the runner as the session's user. args are a wire.Verb's
@@ -35,7 +35,7 @@ type helperStreams struct {
 	in      io.Reader
 	out     io.Writer
 	timeout time.Duration
-	// run is nil for a verb that waits for its place among the session's commands.
+	// run runs the verb. If it is nil, the verb waits in the queue with the session's commands.
 	run runFunc
 }
 
@@ -47,8 +47,8 @@ func (s *Session) helperTo(ctx context.Context, streams helperStreams, args []st
 	return s.helperAs(ctx, s.info.labels.User, streams, args)
 }
 
-// helperAs runs a verb of the runner as another user: 0 for what only the
-// container's own programs may do.
+// helperAs runs a verb of the runner as another user. uid 0 is for what commands may not
+// do.
 func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams, args []string) error {
 	var stderr tail
 	l := s.info.labels
@@ -76,7 +76,7 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	case st.Reason != exec.Exited:
 		return fmt.Errorf("runner %s: %s", args[0], st.Reason)
 	case st.Code == runtimeAbort:
-		// It could not start a thread. What the runtime prints then is not a message.
+		// The Go runtime could not start a thread. What it prints then is not for people.
 		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fullError{errors.New(stderr.String())}}
 	case st.Code == wire.ExitNoInput:
 		return missingError{strings.TrimSpace(stderr.String())}
@@ -88,21 +88,21 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	return nil
 }
 
-// missingError says in the runner's words that there is nothing at a path.
+// missingError reports, with the runner's text, that a path does not exist.
 type missingError struct{ text string }
 
 func (e missingError) Error() string { return e.text }
 
-// runtimeAbort is the exit code of a Go program that its runtime has ended.
+// runtimeAbort is the exit code of a Go program that was ended by the Go runtime.
 const runtimeAbort = 2
 
-// limited fails when more is written than left says.
+// limited is a writer that fails once more than left bytes are written.
 type limited struct {
 	w    io.Writer
 	left int64 // bytes
 }
 
-// errTooMuch is what a limited writer fails with.
+// errTooMuch is the error of a limited writer.
 var errTooMuch = errors.New("more than the limit")
 
 func (l *limited) Write(p []byte) (int, error) {

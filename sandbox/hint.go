@@ -2,8 +2,9 @@ package sandbox
 
 import "errors"
 
-// Hint says what would help, as a code. Errors of this package name no flag of a command
-// line and no command of one: those that have such words look a hint up with HintOf.
+// Hint is a code for what the caller can do about an error. Errors of this package do not
+// name flags or commands of a command line. A program that has such words gets the hint
+// with HintOf and words it.
 type Hint string
 
 // Hints.

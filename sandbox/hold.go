@@ -8,16 +8,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// holdTime is how long a reset waits for the container that holds a workspace in
-// memory: a part of resetTime.
+// holdTime is how long a reset waits for the container that holds a workspace in memory. It
+// is a part of resetTime.
 const holdTime = time.Second
 
 var errHold = errors.New("the workspace in memory could not be held in time")
 
-// hold keeps a workspace that is in memory, and would end with its last container, over
-// a reset: a reader mounts it meanwhile. The caller calls release after the reset. If
-// the engine does not come to it in time, what was in the workspace will be lost; the
-// results of commands that run then say so.
+// hold keeps a workspace in memory over a reset. Such a workspace exists only while a
+// container mounts it, so a reader mounts it during the reset. The caller must call release
+// after the reset. If the engine cannot start the reader in time, the workspace is lost, and
+// the results of the commands that run at that time say so.
 func (s *Session) hold(ctx context.Context) (release func()) {
 	info, err := s.engine.info(ctx)
 	if s.info.Limits.Disk == 0 || s.info.Workspace.Kind == WorkspaceBind || err == nil && info.ResetKeeps == engine.KeepsMemory {

@@ -18,22 +18,22 @@ type Job struct {
 	info    JobInfo
 }
 
-// ID returns the job's id: bg_1, bg_2, … It is used again when the job has been
-// removed.
+// ID returns the job's id: bg_1, bg_2, and so on. When the job has been removed, another
+// job may get the id.
 func (j *Job) ID() string { return j.info.ID }
 
-// Info describes the job as it was when it was found.
+// Info returns the description of the job from when it was found. It makes no request.
 func (j *Job) Info() JobInfo { return j.info }
 
-// Now describes the job as it is. It returns an error wrapping ErrUnknownJob when
-// the job has been removed, whatever has its id meanwhile.
+// Now describes the job as it is now. If the job has been removed, it returns an error
+// wrapping ErrUnknownJob, even if another job has the id.
 func (j *Job) Now(ctx context.Context) (JobInfo, error) {
 	all, err := j.session.Jobs(ctx, "")
 	if err != nil {
 		return JobInfo{}, err
 	}
 	for _, info := range all {
-		// One whose record has been tampered with has no tag any more.
+		// A job whose record was tampered with has no tag.
 		if info.ID == j.info.ID && (info.tag == j.info.tag || info.tag == "") {
 			return info, nil
 		}
@@ -50,8 +50,8 @@ func (j *Job) ask(ctx context.Context, q wire.JobQuery, streams helperStreams) e
 	return nil
 }
 
-// Wait waits for the job's end, and describes it. It waits as long as ctx does, also
-// while jobs leave no room to ask.
+// Wait waits until the job has ended or ctx has, and describes the job. While the session
+// has no room for the process that asks, Wait tries again.
 func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 	info, err := j.Now(ctx)
 	for err == nil && info.State == JobRunning || noRoom(err) && pause(ctx) {
@@ -68,21 +68,21 @@ func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 	return info, err
 }
 
-// noRoom reports whether a question found no room in the session.
+// noRoom reports whether the session had no room for the process that asks.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*exec.Error](err)
 	return ok && e.Cause == exec.CauseResources
 }
 
-// killSlack is what a kill takes at most besides its grace: the sweep of the
-// runner, and the way there and back.
+// killSlack is the most that a kill takes in addition to its grace: the runner's sweep, and
+// the time for request and answer.
 const killSlack = 4 * time.Second
 
-// Kill ends the job and waits for its end: SIGTERM to its process group, SIGKILL
-// to every descendant after the grace. If it has not ended by then, or the session is
-// so full that nothing can be asked, the session is reset, as after a command that
-// cannot be killed, and the job is lost with all others; where that fails the error is
-// outcome-unknown. Kill does nothing to a job that has ended.
+// Kill ends the job and waits for its end. It sends SIGTERM to the job's process group and,
+// after the grace, SIGKILL to every descendant. If the job still has not ended, or if the
+// session has no room for the request, Kill resets the session, and all of its jobs are
+// lost. If that fails too, the error has the outcome exec.Unknown. Kill is a no-op once the
+// job has ended.
 func (j *Job) Kill(ctx context.Context) (JobInfo, error) {
 	info, err := j.kill(ctx)
 	if !errors.Is(err, errStuck) && !noRoom(err) {
@@ -98,7 +98,7 @@ func (j *Job) Kill(ctx context.Context) (JobInfo, error) {
 // errStuck is the cause of the end of a wait for a job that was killed.
 var errStuck = errors.New("the job was killed, and has not ended since")
 
-// kill asks for the job's end, and waits for it for as long as a kill takes at most.
+// kill asks the session to end the job, and waits as long as a kill takes at most.
 func (j *Job) kill(ctx context.Context) (JobInfo, error) {
 	info, err := j.Now(ctx)
 	if err != nil || info.State != JobRunning {
@@ -115,8 +115,8 @@ func (j *Job) kill(ctx context.Context) (JobInfo, error) {
 	return j.Wait(ctx)
 }
 
-// Remove forgets a job that has ended, its output included. It returns an error
-// wrapping ErrJobRunning for one that has not.
+// Remove removes a job that has ended, with its output. It returns an error wrapping
+// ErrJobRunning if the job is running.
 func (j *Job) Remove(ctx context.Context) error {
 	info, err := j.Now(ctx)
 	if err != nil {
@@ -128,29 +128,30 @@ func (j *Job) Remove(ctx context.Context) error {
 	return j.ask(ctx, wire.JobQuery{Verb: wire.JobRemove}, helperStreams{timeout: helperTime})
 }
 
-// Acknowledge notes that the owner knows the end: Deliver does not report it
-// again, and the job is kept no longer than JobKept from then on.
+// Acknowledge records that the owner knows of the job's end. Deliver does not report the
+// job any more, and the job is kept for JobKept from then on.
 func (j *Job) Acknowledge(ctx context.Context) error {
 	return j.ask(ctx, wire.JobQuery{Verb: wire.JobNote, Known: true}, helperStreams{timeout: helperTime})
 }
 
-// JobOutput says which part of a job's output is wanted. The zero value is what
-// there is now.
+// JobOutput selects a part of a job's output. The zero value selects all that has been
+// written so far.
 type JobOutput struct {
-	Follow bool // wait for what comes, until the job has ended
-	// Tail is how many bytes at the end of what there is are wanted; 0: all. It is
-	// for a window: live writers get more.
+	Follow bool // also read what is written from now on, until the job has ended
+	// Tail, if not 0, selects that many bytes at the end of the output so far. It suits
+	// a window. Live writers get some more.
 	Tail int64
 }
 
-// scrubMargin is how much more than a tail is read, so that no secret is cut that
-// ends in it. It is the longest secret in its longest encoding, rounded up.
+// scrubMargin is how much is read before a tail, so that a secret that ends in the tail is
+// read as a whole. It is the length of the longest secret in its longest encoding, rounded
+// up.
 const scrubMargin = 1 << 20 // bytes
 
-// Output reads a job's output, scrubs it, and keeps of it what opts say, as of a
-// command's. The whole output of a job that has ended becomes the job's artifact,
-// once, if opts want one; a part does not become one. The artifact that another call
-// has made is only named.
+// Output reads a job's output, scrubs it, and keeps it as opts say, like a command's
+// output. If opts ask for an artifact, the whole output of a job that has ended becomes the
+// job's artifact. That happens once: later calls return the name of that artifact. A part
+// of an output never becomes an artifact.
 func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (sink.Output, error) {
 	info, err := j.Now(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (si
 		q.Verb = wire.JobFollow
 	}
 	ask := func(w io.Writer) error { return j.ask(ctx, q, helperStreams{out: w}) }
-	if part.Follow { // for as long as the job runs: the spare room is not for that
+	if part.Follow { // it lasts as long as the job, so it must not take the spare room
 		err = ask(out.Stdout())
 	} else {
 		err = j.session.withSpareOnce(ctx, out.Stdout(), ask)
@@ -190,11 +191,11 @@ func (j *Job) Output(ctx context.Context, part JobOutput, opts sink.Options) (si
 	return got, err
 }
 
-// complete checks that all has arrived of a job that has ended.
+// complete checks that the whole output of a job that has ended has arrived.
 func (j *Job) complete(ctx context.Context, got sink.Output) (JobInfo, error) {
 	info, err := j.Now(ctx)
 	if err != nil || info.Status == nil {
-		return info, err // how much there should be is not known
+		return info, err // the length of the output is not known
 	}
 	if got.Stdout.Bytes != info.Kept {
 		return info, fmt.Errorf("session %s: job %s: %d bytes of output arrived, but its runner has kept %d: a command has changed %s",
@@ -203,7 +204,7 @@ func (j *Job) complete(ctx context.Context, got sink.Output) (JobInfo, error) {
 	return info, nil
 }
 
-// keep notes the artifact of a whole output, or removes that of a part.
+// keep records the artifact of a whole output, or removes the artifact of a part.
 func (j *Job) keep(ctx context.Context, got *sink.Output, whole bool) error {
 	ctx = context.WithoutCancel(ctx)
 	if !whole {
@@ -212,7 +213,7 @@ func (j *Job) keep(ctx context.Context, got *sink.Output, whole bool) error {
 	return j.ask(ctx, wire.JobQuery{Verb: wire.JobNote, Artifact: got.Artifact.ID}, helperStreams{timeout: helperTime})
 }
 
-// discard removes the artifact of an output that is only the first part of one.
+// discard removes the artifact of an output of which only the first part was read.
 func (s *Session) discard(out *sink.Output) error {
 	id := out.Artifact.ID
 	out.Artifact = sink.Artifact{}

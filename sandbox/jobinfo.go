@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// JobState says where a job is.
+// JobState is the state of a job.
 type JobState string
 
 // States.
@@ -16,18 +16,18 @@ const (
 	JobCompleted JobState = "completed" // exit code 0
 	JobFailed    JobState = "failed"    // another exit code, a signal, its timeout, or it was lost
 	JobCancelled JobState = "cancelled" // killed on demand
-	// JobUnknown is a job whose record does not come from this session's runners.
-	// Nothing is known of it.
+	// JobUnknown is the state of a job whose record was not written by a runner of this
+	// session. Nothing is known of the job.
 	JobUnknown JobState = "unknown"
 )
 
 // Reasons of jobs, besides those of package exec.
 const (
-	JobLost    exec.Reason = "lost"    // its container was reset, or its runner was killed: its end was not seen
-	JobMissing exec.Reason = "unknown" // what its record says of its end is not from this session's runners
+	JobLost    exec.Reason = "lost"    // the container was reset or the runner killed, so the end was not recorded
+	JobMissing exec.Reason = "unknown" // the end in its record was not written by a runner of this session
 )
 
-// JobInfo describes a job as it was when it was asked for.
+// JobInfo describes a job at one moment.
 type JobInfo struct {
 	Session    string        `json:"session"`
 	ID         string        `json:"id"`
@@ -37,7 +37,7 @@ type JobInfo struct {
 	Signal     int           `json:"signal,omitempty"`
 	PID        int           `json:"pid"` // of the leader and its process group; 0 if that is not known
 	OutputFile string        `json:"outputFile"`
-	Artifact   string        `json:"artifact,omitempty"` // id of what holds its whole output on a host
+	Artifact   string        `json:"artifact,omitempty"` // id of the artifact with its whole output, on some host
 	Owner      string        `json:"owner,omitempty"`
 	Label      string        `json:"label"`
 	Started    time.Time     `json:"started,omitzero"`
@@ -46,17 +46,17 @@ type JobInfo struct {
 	Timeout    time.Duration `json:"-"`
 	Bytes      int64         `json:"bytes"`          // of output so far
 	Kept       int64         `json:"kept"`           // of those, in the file
-	Told       bool          `json:"told"`           // its owner knows the end
+	Told       bool          `json:"told"`           // its owner knows of its end
 	Full       []Full        `json:"full,omitempty"` // as in a Result
-	// Status is how it has ended; nil if it has not, or if that is not known.
+	// Status says how the job ended. It is nil while the job runs, and if its end is not known.
 	Status *exec.Status `json:"-"`
 
 	tag    string
 	runner int
 }
 
-// describeJob reads what a session says of a job. Only what this session's
-// runners have sealed is believed.
+// describeJob converts what the runner reports of a job. It trusts only records that are
+// sealed with this session's key.
 func (s *Session) describeJob(state wire.JobState) JobInfo {
 	info := JobInfo{
 		Session: s.ID(), ID: state.ID, State: JobUnknown, Reason: JobMissing, OutputFile: wire.JobOutput(state.ID),
@@ -111,8 +111,8 @@ func (i *JobInfo) end(end wire.JobEnd) {
 	i.Ended, i.Elapsed, i.Bytes, i.Kept = end.Ended, end.Elapsed, int64(end.Written), int64(end.Kept)
 }
 
-// decimal returns an artifact's id if it can be one. In profile dev a command can
-// write anything in its place.
+// decimal returns id if it can be an artifact's id, else "". In profile dev a command can
+// write any text there.
 func decimal(id string) string {
 	for _, r := range id {
 		if r < '0' || r > '9' {

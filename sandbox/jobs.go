@@ -15,59 +15,57 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// A job is a command that goes on without the process that has started it. The
-// session keeps it: its runner writes down its output, and how it ended. Any
-// process that opens the session finds it there.
+// A job is a command that goes on without the process that started it. Its runner keeps it
+// and records its output and its end in the session, where any process that opens the
+// session finds them.
 
-// JobOptions make a command one that becomes a job. Zero values are defaults.
+// JobOptions say when a command becomes a job. The zero value makes it a job at once.
 type JobOptions struct {
-	// Owner is who hears of the job's end: see Deliver. Owners do not see each
-	// other's jobs. At most wire.MaxJobText bytes, as Label.
+	// Owner names who owns the job. Deliver reports its end to that owner, and owners do
+	// not see each other's jobs. Owner and Label are at most wire.MaxJobText bytes long.
 	Owner string
-	Label string // what people know it by; empty: the start of the script
+	Label string // a name for people; empty: the start of the script
 	// Most is how many jobs may run in the session; 0: DefaultJobs.
 	Most int
-	// After is when the command becomes a job, counted from its start: at once if
-	// it is 0, and only on Request if it is negative.
+	// After is how long after its start the command becomes a job. 0 means at once; if it
+	// is negative, only Request makes it a job.
 	After time.Duration
 	// Request makes the command a job when it is closed. It may be nil.
 	Request <-chan struct{}
-	// Refused is called, if not nil, when the command cannot be made a job after
-	// its start. It goes on as a command. It must not block.
+	// Refused, if not nil, is called when a running command cannot become a job. The
+	// command goes on as a command. Refused must not block.
 	Refused func(error)
 }
 
 // Limits of jobs.
 const (
-	// DefaultJobs is how many jobs run in a session unless JobOptions says so.
+	// DefaultJobs is how many jobs may run in a session if JobOptions.Most is 0.
 	DefaultJobs = 15
-	// MaxJobs is the most that JobOptions may say.
+	// MaxJobs is the largest JobOptions.Most.
 	MaxJobs = 100
-	// JobCap is how much is kept of a job's output, in bytes. What is beyond is
-	// counted, and the output's file says so.
+	// JobCap is how many bytes of a job's output are kept. The rest is counted and
+	// dropped, and a note in the output's file says so.
 	JobCap = 1 << 30
 )
 
-// How long jobs that have ended are kept, and with them their ids.
+// How long a job that has ended, and its id, are kept.
 const (
-	// JobKept counts from the end of a job, or from when its owner knows of it if that
-	// is later.
+	// JobKept counts from the job's end, or from its acknowledgement if that is later.
 	JobKept = 5 * time.Minute
-	// JobUntold counts from the end of a job whose owner does not know of it.
+	// JobUntold counts from the end of a job that is never acknowledged.
 	JobUntold = 24 * time.Hour
 )
 
 var jobKeep = wire.JobKeep{Known: JobKept, Unknown: JobUntold}
 
 var (
-	// ErrUnknownJob is returned for an id that no job has, or none that the owner
-	// may see.
+	// ErrUnknownJob is returned if no job has the id, or if the job has another owner.
 	ErrUnknownJob = errors.New("unknown job")
-	// ErrJobRunning is returned for what can only be done to a job that has ended.
+	// ErrJobRunning is returned by methods that need a job that has ended.
 	ErrJobRunning = errors.New("the job is running")
 )
 
-// check refuses options that cannot be.
+// check returns an error if the options are not valid.
 func (o *JobOptions) check() error {
 	switch {
 	case len(o.Owner) > wire.MaxJobText:
@@ -80,7 +78,7 @@ func (o *JobOptions) check() error {
 	return nil
 }
 
-// most is the limit on jobs that the options mean.
+// most returns the limit on running jobs.
 func (o *JobOptions) most() int {
 	if o.Most == 0 {
 		return DefaultJobs
@@ -88,11 +86,10 @@ func (o *JobOptions) most() int {
 	return o.Most
 }
 
-// labelUnits is how long a label is that was made of a script, in UTF-16 units.
+// labelUnits is the most UTF-16 units of a label that is made from a script.
 const labelUnits = 120
 
-// JobLabel is what a script is known by as a job: all of it if it is short, else
-// its start.
+// JobLabel returns a label for a script: the whole script if it is short, else its start.
 func JobLabel(script string) string {
 	units := 0
 	cut := 0 // where labelUnits-3 units end
@@ -111,9 +108,9 @@ func JobLabel(script string) string {
 	return script
 }
 
-// StartJob starts a command as a job and returns when it has started. Of c it
-// takes no Stdin, no Output and no Watch. The timeout is kept in the session. It
-// returns the errors of Run, CauseJobLimit among their causes.
+// StartJob starts a command as a job and returns when the job has started. It does not use
+// c.Stdin, c.Output and c.Watch. The timeout is kept in the session, so it holds without
+// this process. The errors are those of Run; one of their causes is exec.CauseJobLimit.
 func (s *Session) StartJob(ctx context.Context, c Command, o JobOptions) (*Job, error) {
 	if c.Stdin != nil {
 		return nil, badInput("stdin", "a job has no standard input")
@@ -124,7 +121,7 @@ func (s *Session) StartJob(ctx context.Context, c Command, o JobOptions) (*Job, 
 	if err != nil {
 		return nil, err
 	}
-	if res.Job == nil { // a runner that does not keep to the protocol
+	if res.Job == nil { // the runner does not follow the protocol
 		return nil, fmt.Errorf("session %s: %w", s.ID(), &exec.Error{
 			Outcome: exec.Unknown, Cause: exec.CauseProtocol, Err: fmt.Errorf("the job ended as a command: %s", res.Reason),
 		})
@@ -132,8 +129,7 @@ func (s *Session) StartJob(ctx context.Context, c Command, o JobOptions) (*Job, 
 	return res.Job, nil
 }
 
-// offer makes a command one that can become a job. release gives up live writers
-// that block.
+// offer lets a command become a job. release makes live writers that block give up.
 func (s *Session) offer(c *exec.Command, o *JobOptions, release func()) error {
 	if err := o.check(); err != nil {
 		return err
@@ -152,10 +148,10 @@ func (s *Session) offer(c *exec.Command, o *JobOptions, release func()) error {
 	c.Job = &exec.Job{
 		After: o.After, Detach: o.Request, Tag: hex.EncodeToString(tag), Owner: o.Owner, Label: label,
 		Cap: JobCap, Most: o.most(), Keep: jobKeep, Key: s.info.key,
-		// The runner's answer stands behind what live writers have not taken.
+		// The runner's answer comes after output that live writers have not taken yet.
 		Asked: func() { late = time.AfterFunc(graceOf(c), release) },
 		Refused: func(err error) {
-			if late != nil { // as with every runner that keeps to the protocol
+			if late != nil { // a runner that follows the protocol was asked first
 				late.Stop()
 			}
 			if o.Refused != nil {
@@ -168,10 +164,10 @@ func (s *Session) offer(c *exec.Command, o *JobOptions, release func()) error {
 
 var errNoJobs = errors.New("it was started by a version of sandboxbash that has no jobs: start another session")
 
-// graceOf is how long a command's live writers may block when it is let go.
+// graceOf returns how long live writers may block once the hand-over was asked for.
 func graceOf(c *exec.Command) time.Duration { return cmp.Or(c.Grace, exec.DefaultGrace) }
 
-// limitText says what the limit is, of an error that says that it is reached.
+// limitText adds the limit to an error that says that the job limit is reached.
 func limitText(err error, o *JobOptions) error {
 	e, ok := errors.AsType[*exec.Error](err)
 	if !ok || e.Cause != exec.CauseJobLimit {
@@ -180,15 +176,15 @@ func limitText(err error, o *JobOptions) error {
 	return &exec.Error{Outcome: e.Outcome, Cause: e.Cause, Err: JobLimitError(o.most())}
 }
 
-// JobLimitError says in the words of the contracts that so many jobs run.
+// JobLimitError is the number of jobs that may run. Its text is that of the contracts.
 type JobLimitError int
 
 func (e JobLimitError) Error() string {
 	return fmt.Sprintf("Background job limit reached (%d). Wait for running jobs to finish or cancel one.", int(e))
 }
 
-// handedOver looks whether a command that was lost track of has become a job: the
-// answer may have been lost on the way.
+// handedOver asks whether a command whose end is unknown has become a job. The runner's
+// answer may have been lost on its way.
 func (s *Session) handedOver(ctx context.Context, job *exec.Job, err error) *exec.Started {
 	e, ok := errors.AsType[*exec.Error](err)
 	if job == nil || !ok || e.Outcome != exec.Unknown {
@@ -208,7 +204,7 @@ func (s *Session) handedOver(ctx context.Context, job *exec.Job, err error) *exe
 	return nil
 }
 
-// jobOf is a job that this call has started.
+// jobOf returns the Job of a command that was handed over.
 func (s *Session) jobOf(c exec.Command, started *exec.Started) *Job {
 	return &Job{session: s, info: JobInfo{
 		Session: s.ID(), ID: started.ID, State: JobRunning, PID: started.PID, OutputFile: wire.JobOutput(started.ID),
@@ -216,7 +212,7 @@ func (s *Session) jobOf(c exec.Command, started *exec.Started) *Job {
 	}}
 }
 
-// askJobs asks the session about its jobs. The answer goes to out.
+// askJobs asks the session about its jobs, with the streams of the question.
 func (s *Session) askJobs(ctx context.Context, q wire.JobQuery, streams helperStreams) error {
 	if s.info.key == nil {
 		return errNoJobs
@@ -243,7 +239,8 @@ func (s *Session) jobStates(ctx context.Context) ([]wire.JobState, error) {
 	return all, nil
 }
 
-// Jobs describes the jobs of an owner, or of all if owner is "", by their numbers.
+// Jobs describes the jobs of an owner, ordered by number. If owner is "", it describes the
+// jobs of all owners.
 func (s *Session) Jobs(ctx context.Context, owner string) ([]JobInfo, error) {
 	states, err := s.jobStates(ctx)
 	if err != nil {
@@ -258,8 +255,8 @@ func (s *Session) Jobs(ctx context.Context, owner string) ([]JobInfo, error) {
 	return all, nil
 }
 
-// Job finds a job of an owner, or of any if owner is "". It returns an error
-// wrapping ErrUnknownJob if there is none.
+// Job finds a job by its id. If owner is not "", the job must have that owner. It returns an
+// error wrapping ErrUnknownJob if there is no such job.
 func (s *Session) Job(ctx context.Context, owner, id string) (*Job, error) {
 	all, err := s.Jobs(ctx, owner)
 	if err != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Fault says whose fault an error is, and so what its reader can do.
+// Fault says where the cause of an error lies, and so what its reader can do.
 type Fault string
 
 // Faults.
 const (
 	FaultEngine   Fault = "engine"    // the engine, this machine or the session failed
-	FaultInput    Fault = "input"     // the caller asked for something that cannot be had
+	FaultInput    Fault = "input"     // the caller asked for something impossible
 	FaultPolicy   Fault = "policy"    // the policy refuses the command
 	FaultCaller   Fault = "cancelled" // the caller has cancelled
 	FaultConflict Fault = "conflict"  // files here have changed; nothing was overwritten
 )
 
-// Judgment is what an error of this package means to a program.
+// Judgment describes an error of this package for programs.
 type Judgment struct {
 	Fault   Fault
 	Outcome exec.Outcome // what is known of the command
 	Cause   exec.Cause   // a stable word for what has happened
-	Message string       // for people; Outcome and Cause are not repeated in it
+	Message string       // for people, without Outcome and Cause
 }
 
 // Causes that Judge gives to errors that are not an *exec.Error. An *InputError has
@@ -52,9 +52,9 @@ var inputCauses = map[exec.Cause]bool{
 	exec.CauseNoShell: true, exec.CauseTooBig: true, exec.CauseBusy: true, exec.CauseJobLimit: true,
 }
 
-// Judge says what an error of this package, or of a package below it, means. It
-// decides by types, never by texts. An error that it does not know is the engine's:
-// nothing has run.
+// Judge returns the Judgment of an error of this package or of a package that it uses. It
+// looks at the type of an error, never at its text. It takes an error of an unknown type
+// for one of the engine, before anything has run.
 func Judge(err error) Judgment {
 	if e, ok := errors.AsType[*exec.Error](err); ok {
 		j := Judgment{Fault: FaultEngine, Outcome: e.Outcome, Cause: e.Cause, Message: string(e.Cause)}
@@ -80,7 +80,7 @@ func Judge(err error) Judgment {
 	return Judgment{FaultEngine, exec.NotStarted, exec.CauseEngine, err.Error()}
 }
 
-// kinds are the other errors that Judge knows; the first that fits counts.
+// kinds are the other errors that Judge knows. The first that matches is used.
 var kinds = []struct {
 	fault Fault
 	cause exec.Cause

@@ -13,33 +13,34 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec"
 )
 
-// A session that ends by itself, or whose client leaves it, may have its workspace
-// kept: without a container, with labels that say what is known at the end. See
-// engine.Workspaces and docs/adr/0025.
+// When a session ends by itself, or its client leaves it, its workspace may be kept. A kept
+// workspace has no container; its labels describe the session's end. See engine.Workspaces
+// and docs/adr/0025.
 
-// Labels of what may be kept, and of what is.
+// Labels of workspaces that may be kept, and of those that are kept.
 const (
-	labelKeep    = "sandboxbash.keep"    // a duration; "" on what is not kept
+	labelKeep    = "sandboxbash.keep"    // a duration; "" if it will not be kept
 	labelSince   = "sandboxbash.since"   // when it was kept, RFC 3339
-	labelCause   = "sandboxbash.cause"   // an exec.Cause: what has ended the session
-	labelBytes   = "sandboxbash.bytes"   // on the disk; "" if that could not be told in time
+	labelCause   = "sandboxbash.cause"   // an exec.Cause: what ended the session
+	labelBytes   = "sandboxbash.bytes"   // on the disk; "" if they could not be counted in time
 	labelEntries = "sandboxbash.entries" // files and directories
 )
 
-// StatusKept is the Info.Status of a session of which only the workspace is there.
+// StatusKept is the Info.Status of a session that has ended and whose workspace is kept.
 const StatusKept = engine.StatusKept
 
-// CauseLeft is the cause of a session whose client has gone.
+// CauseLeft means that the session ended because its client had gone.
 const CauseLeft exec.Cause = "client-gone"
 
-// Keep bounds what is kept of workspaces on an engine, by any process. The zero
-// value leaves it to each session's own Spec.Keep how long, and to others how much.
+// Keep limits the kept workspaces of an engine, whichever process kept them. With the zero
+// value each workspace is kept as long as its Spec.Keep says, and number and size are not
+// limited by this process.
 type Keep struct {
 	For   time.Duration // 0: as long as its Spec.Keep says
 	Count int           // workspaces; 0: any number
 	Disk  int64         // bytes of all together; 0: any number
-	// Told is called with each kept workspace that is removed, and why. It must not
-	// block. It may be nil.
+	// Told, if not nil, is called with each kept workspace that is removed, and the
+	// reason. It must not block.
 	Told func(Info, Dropped)
 }
 
@@ -48,33 +49,33 @@ type Dropped string
 
 // Reasons for removing a kept workspace.
 const (
-	DroppedAge   Dropped = "age"   // it was kept for as long as it was to be
-	DroppedCount Dropped = "count" // there were newer ones, as many as are kept
-	DroppedDisk  Dropped = "disk"  // with the newer ones it took more than all may take together
+	DroppedAge   Dropped = "age"   // its time was over
+	DroppedCount Dropped = "count" // there were as many newer ones as Keep.Count allows
+	DroppedDisk  Dropped = "disk"  // together with the newer ones it exceeded Keep.Disk
 )
 
 // Kept describes a kept workspace.
 type Kept struct {
 	Since   time.Time  `json:"since"`
-	Until   time.Time  `json:"until"` // the first start after that removes it
-	Cause   exec.Cause `json:"cause"` // what has ended the session
-	Bytes   *int64     `json:"bytes"` // on the disk; null if that could not be told in time
+	Until   time.Time  `json:"until"` // the first start of a session after this time removes it
+	Cause   exec.Cause `json:"cause"` // what ended the session
+	Bytes   *int64     `json:"bytes"` // on the disk; null if they could not be counted in time
 	Entries int64      `json:"entries"`
 }
 
-// usage is what a survey has found in a workspace.
+// usage is the result of a survey of one workspace.
 type usage struct {
-	digest  string // "" if not everything could be looked at
+	digest  string // "" if the survey was not complete
 	entries int64
 	bytes   int64
 }
 
-// keeps reports whether the end of a session leaves its workspace.
+// keeps reports whether the session's workspace is kept when the session ends.
 func (i Info) keeps() bool {
 	return i.keep > 0 && i.Workspace.Kind != WorkspaceBind && i.Limits.Disk == 0
 }
 
-// keepLabels are those of a session and of its workspace.
+// keepLabels returns the labels that say whether a session's workspace will be kept.
 func keepLabels(spec Spec) map[string]string {
 	l := map[string]string{labelKeep: ""}
 	if spec.Keep > 0 && spec.Workspace.Kind != WorkspaceBind && spec.Limits.Disk == 0 {
@@ -83,24 +84,24 @@ func keepLabels(spec Spec) map[string]string {
 	return l
 }
 
-// empty reports whether there is surely nothing in a workspace.
+// empty reports whether the workspace is known to be empty.
 func (u usage) empty() bool { return u.entries == 0 && u.digest != "" }
 
-// with is u and so many bytes elsewhere.
+// with returns u plus bytes that the session uses elsewhere.
 func (u usage) with(bytes int64) usage {
 	u.bytes += bytes
 	return u
 }
 
-// readKeep reads what keepLabels has written.
+// readKeep reads the labels that keepLabels returns.
 func (i *Info) readKeep(labels map[string]string) {
-	i.keep, _ = time.ParseDuration(labels[labelKeep]) // none is 0
+	i.keep, _ = time.ParseDuration(labels[labelKeep]) // 0 if there is none
 }
 
 // keptLabels are the labels of a kept workspace.
 func keptLabels(info Info, cause exec.Cause, use usage) map[string]string {
 	shape := info.labels
-	shape.Workspace = info.Workspace // a prepared session has got its directory since
+	shape.Workspace = info.Workspace // the label of a prepared session does not have its directory
 	labels := map[string]string{
 		labelOwner: info.Owner, labelShape: shape.encode(), labelCreated: info.Created.UTC().Format(time.RFC3339Nano),
 		labelSince: time.Now().UTC().Format(time.RFC3339Nano), labelKey: hex.EncodeToString(info.key), labelLease: info.Lease.String(),
@@ -112,8 +113,8 @@ func keptLabels(info Info, cause exec.Cause, use usage) map[string]string {
 	return labels
 }
 
-// record makes a workspace a kept one. It reports false if the workspace has gone
-// meanwhile: then nothing is kept.
+// record marks a workspace as kept. It returns false if the workspace has gone in the
+// meantime.
 func (e *Engine) record(ctx context.Context, info Info, cause exec.Cause, use usage) (bool, error) {
 	err := e.workspaces.Keep(ctx, info.ID, keptLabels(info, cause, use))
 	if errors.Is(err, engine.ErrNotFound) {
@@ -122,7 +123,7 @@ func (e *Engine) record(ctx context.Context, info Info, cause exec.Cause, use us
 	return err == nil, err
 }
 
-// describeKept reads what keptLabels has written.
+// describeKept reads the labels that keptLabels returns.
 func (e *Engine) describeKept(state engine.Session, keep time.Duration) (*Kept, error) {
 	l := state.Labels
 	since, err := time.Parse(time.RFC3339Nano, l[labelSince])
@@ -137,7 +138,7 @@ func (e *Engine) describeKept(state engine.Session, keep time.Duration) (*Kept, 
 	return kept, nil
 }
 
-// until is when a workspace that was kept since then is removed.
+// until returns when a workspace that has been kept since then may be removed.
 func (e *Engine) until(since time.Time, keep time.Duration) time.Time {
 	if e.opts.Keep.For > 0 {
 		keep = e.opts.Keep.For
@@ -145,8 +146,8 @@ func (e *Engine) until(since time.Time, keep time.Duration) time.Time {
 	return since.Add(keep)
 }
 
-// kept describes the kept workspaces, those kept first before the others. Those of other
-// versions of ours are left out.
+// kept describes the kept workspaces, the oldest first. It leaves out those that it cannot
+// read because another version of this program kept them.
 func (e *Engine) kept(all []engine.Session) []Info {
 	var list []Info
 	for _, state := range all {
@@ -174,8 +175,8 @@ func (e *Engine) keptOne(ctx context.Context, id string) (*Info, error) {
 	return &info, err
 }
 
-// enforce removes kept workspaces that are too old, and of the others the oldest
-// until what is left is within the limits. What is being read stays for now.
+// enforce removes the kept workspaces whose time is over, and then the oldest until the rest
+// is within the limits. A workspace that is being read is not removed.
 func (e *Engine) enforce(ctx context.Context, now time.Time) error {
 	all, err := e.backend.List(ctx)
 	if err != nil {
@@ -203,14 +204,14 @@ func (e *Engine) enforce(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// drop is a kept workspace that has to go.
+// drop is a kept workspace to remove, and the reason.
 type drop struct {
 	Info
 	why Dropped
 }
 
-// surplus picks what has to go of a list that begins with the oldest. What alone
-// takes more than all may goes before any other.
+// surplus returns the workspaces to remove from a list that is sorted by age, the oldest
+// first. A workspace that alone exceeds the limit for all is chosen before any other.
 func surplus(list []Info, limit Keep, now time.Time) []drop {
 	var out []drop
 	left := list[:0:0]
@@ -224,7 +225,7 @@ func surplus(list []Info, limit Keep, now time.Time) []drop {
 			out = append(out, drop{one, DroppedDisk})
 		default:
 			left = append(left, one)
-			total += size // each is within the limit, or there is none
+			total += size // does not overflow: each is within the limit, if there is one
 		}
 	}
 	for len(left) > 0 && (limit.Count > 0 && len(left) > limit.Count || limit.Disk > 0 && total > limit.Disk) {
@@ -239,8 +240,8 @@ func surplus(list []Info, limit Keep, now time.Time) []drop {
 	return out
 }
 
-// sizeOf is how much of the limit a workspace takes. One of unknown size takes all of
-// it.
+// sizeOf returns how much of the limit a workspace uses. A workspace of unknown size uses
+// all of it.
 func sizeOf(one Info, limit Keep) int64 {
 	if one.Kept.Bytes == nil {
 		return limit.Disk
@@ -248,7 +249,7 @@ func sizeOf(one Info, limit Keep) int64 {
 	return *one.Kept.Bytes
 }
 
-// lostKept says why a session of which only the workspace is left cannot be used.
+// lostKept returns the error for using a session that has ended and whose workspace is kept.
 func lostKept(info Info) *exec.Error {
 	return &exec.Error{Outcome: exec.Lost, Cause: info.Kept.Cause, Err: &hinted{hint: HintKept, about: info.ID, error: fmt.Errorf(
 		"it has ended, and only its workspace is left, until %s; start another session", info.Kept.Until.Local().Format(time.RFC3339))}}

@@ -15,13 +15,14 @@ type ended struct {
 	info  Info
 }
 
-// leaves reports whether a session has ended in a way that keeps its workspace.
+// leaves reports whether the session has ended and its workspace is to be kept.
 func (e *Engine) leaves(state engine.Session, info Info, now time.Time) bool {
 	return e.workspaces != nil && info.keeps() && !state.Started.IsZero() && !e.isOpen(info.ID) && dead(state, now)
 }
 
-// keepAll keeps the workspaces of sessions that have ended, and removes what else is
-// left of them. An empty workspace is not kept. With an error the sessions are still there, for the next try.
+// keepAll keeps the workspaces of sessions that have ended, except empty ones, and removes
+// the rest of the sessions. If it returns an error the sessions are still there, and can be
+// tried again.
 func (e *Engine) keepAll(ctx context.Context, all []ended) error {
 	var ids []string
 	for _, one := range all {
@@ -45,7 +46,7 @@ func (e *Engine) keepAll(ctx context.Context, all []ended) error {
 func (e *Engine) keepOne(ctx context.Context, one ended, use usage, there bool) error {
 	if !there || use.empty() {
 		err := e.remove(ctx, one.state.Handle)
-		if errors.Is(err, engine.ErrConflict) { // another process looks at it too, and removes it then
+		if errors.Is(err, engine.ErrConflict) { // another process surveys it too, and will remove it
 			return nil
 		}
 		return err
@@ -56,15 +57,15 @@ func (e *Engine) keepOne(ctx context.Context, one ended, use usage, there bool) 
 	return e.end(ctx, one.state.Handle)
 }
 
-// end removes all of a session but its workspace.
+// end removes a session except its workspace.
 func (e *Engine) end(ctx context.Context, h engine.Handle) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
 	return e.backend.End(ctx, h)
 }
 
-// Baseline notes the workspace as it is now, so that Leave can tell whether it has
-// changed. It is for the owner of a fresh session, before its first command.
+// Baseline records the state of the workspace, so that Leave can tell whether it has
+// changed. Call it for a new session, before the first command.
 func (s *Session) Baseline(ctx context.Context) {
 	if !s.info.keeps() {
 		return
@@ -72,14 +73,14 @@ func (s *Session) Baseline(ctx context.Context) {
 	if list, err := s.surveyed(ctx, s.info.labels.User, s.info.Workspace.Target); err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.baseline = list[0].digest // "" is unknown, and equal to none
+		s.baseline = list[0].digest // "" if it is unknown; Leave then takes it for changed
 	}
 }
 
-// Leave ends the session as Stop does, for an owner that goes without having been asked
-// to end it. If the session was started with a Spec.Keep, and its workspace is not empty
-// and has changed since Baseline, or may have, the workspace is kept, and Leave describes
-// it; else it returns nil.
+// Leave ends the session as Stop does, but may keep the workspace. It is for an owner that
+// goes away without having been asked to end the session. Leave keeps the workspace if the
+// session was started with a Spec.Keep and if the workspace is not empty and may have
+// changed since Baseline. It then returns a description of it, and otherwise nil.
 func (s *Session) Leave(ctx context.Context) (*Info, error) {
 	if !s.info.keeps() || s.engine.workspaces == nil {
 		return nil, s.Stop(ctx)
@@ -103,7 +104,7 @@ func (s *Session) leave(ctx context.Context) (*Info, error) {
 	if state, err := e.backend.Find(ctx, s.ID()); err == nil && state.Status != engine.StatusRunning {
 		cause = causeOf(state)
 	}
-	// From here on nothing changes any more. What is cut off from here on is kept by a reap.
+	// From here on the workspace does not change. If this call is cut off, a reap keeps it.
 	if err := e.end(ctx, s.handle); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (s *Session) leave(ctx context.Context) (*Info, error) {
 	return e.keptOne(ctx, s.ID())
 }
 
-// causeOf says what has ended a session.
+// causeOf returns what ended a session.
 func causeOf(state engine.Session) exec.Cause {
 	if state.Ref == "" {
 		return CauseRemoved

@@ -11,20 +11,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Observer hears what becomes of commands, transfers and sessions: what an audit log, metrics
-// and traces are made from. Its methods may be called concurrently, and are waited
-// for: they must be quick.
+// Observer is called with what happens to commands and sessions. An audit log, metrics and
+// traces are made from these calls. Its methods may be called concurrently. They must be
+// quick, because the caller waits for them.
 type Observer interface {
-	// Intend is called with each command that may run, before it starts, and with each push
-	// and pull. An error means that it must not: it ends as not-started{unrecorded}.
+	// Intend is called with each command that may run, before it starts. If it returns an
+	// error the command is not started, and its error is not-started{unrecorded}.
 	Intend(ctx context.Context, e Observation) error
-	// Note is called with each observation, once: with that of a command when it has ended,
-	// when it is known that it did not start or that its end is unknown, or when it
-	// goes on as a job; with that of a push or a pull when it has ended.
+	// Note is called once with each observation. For a command that is when it has ended or
+	// has become a job, or when it is clear that it did not start or that its end is
+	// unknown.
 	Note(e Observation)
 }
 
-// EventKind says what an observation is of.
+// EventKind is the kind of an observation.
 type EventKind string
 
 // Kinds of observations.
@@ -32,11 +32,11 @@ const (
 	EventCommand      EventKind = "command"       // see Observer.Note
 	EventTransfer     EventKind = "transfer"      // a push or a pull; see Observer.Note
 	EventDenied       EventKind = "denied"        // a policy has refused a command; there is no Intend for it
-	EventSessionStart EventKind = "session-start" // or the attempt: with an Err there is no session
+	EventSessionStart EventKind = "session-start" // with an Err the start failed, and there is no session
 	EventSessionStop  EventKind = "session-stop"
-	EventReap         EventKind = "reap" // what was left of a session was removed
-	// EventJobEnd comes from each process that waits for the job, or to which its end is
-	// delivered: once in a process. Those of one job have the same JobTag.
+	EventReap         EventKind = "reap" // the remains of a session were removed
+	// EventJobEnd is the end of a job. Each process that waits for the job, or to which its
+	// end is delivered, observes it once. All have the same JobTag.
 	EventJobEnd EventKind = "job-end"
 )
 
@@ -52,42 +52,42 @@ const (
 	ModePull     Mode = "pull"     // a transfer from the session
 )
 
-// Where says on whose side a command ran.
+// Where says where a command ran.
 type Where string
 
 // Places.
 const (
 	InContainer Where = "container"
-	InClient    Where = "client" // in the client's own terminal, outside of the session
+	InClient    Where = "client" // in the client's own terminal, outside the session
 )
 
-// Observation is what has happened. Which fields are set depends on its Kind.
+// Observation describes one event. Its Kind determines which fields are set.
 type Observation struct {
 	Kind    EventKind
-	ID      string // of a command or a transfer: that of its Intend
+	ID      string // of a command; the same in Intend and Note
 	Session string // "" if there is none yet
 	Start   time.Time
 	End     time.Time
 	Mode    Mode
 	Where   Where
 	Dir     string          // as it was asked for, secrets masked
-	Policy  policy.Decision // the zero value if nothing has decided
-	// Status is how the command has ended, if Err is nil. A transfer has none.
+	Policy  policy.Decision // the zero value if no policy was asked
+	// Status says how the command ended, if Err is nil.
 	Status   exec.Status
 	Err      error // as Run, Push or Pull returns it; it may hold secrets
 	Receipt  *Receipt
 	Artifact sink.Artifact
 	Masked   int64  // secrets that were masked in the output
-	Job      string // that it became, or that has ended
-	JobTag   string // names that job for good: its id may be used again
+	Job      string // id of the job that the command became, or that has ended
+	JobTag   string // identifies that job for ever; its id may be used again
 
 	script  string
 	args    []string
 	secrets *sink.Secrets
 }
 
-// Command is the text of the command, or the paths of a transfer, from and to, with its arguments, secrets masked, and how
-// long it is. A text of more than most bytes is cut at its end.
+// Command returns the text of the command with its arguments, with secrets masked, and the
+// length of that text. If it is longer than most bytes, it returns only the start.
 func (e Observation) Command(most int) (text string, size int) {
 	text = e.script
 	for _, arg := range e.args {
@@ -101,15 +101,15 @@ func (e Observation) Command(most int) (text string, size int) {
 	return text, size
 }
 
-// Scrub masks what is known of secrets in a text about it.
+// Scrub masks the known secrets in a text about the observation.
 func (e Observation) Scrub(text string) string { return e.secrets.Scrub(text) }
 
-// CauseUnrecorded is the cause of a command that was not started because it could
-// not be put on record.
+// CauseUnrecorded means that the command was not started because the observer could not
+// record it.
 const CauseUnrecorded exec.Cause = "unrecorded"
 
-// Denial is the observation of a command that a policy has refused before there was a
-// session to ask, or without one. The secrets are masked in its text.
+// Denial returns the observation of a command that a policy refused without a Session,
+// such as before the session was started. Its text has the secrets masked.
 func Denial(session string, c Command, d policy.Decision, secrets *sink.Secrets) Observation {
 	e := newObservation(EventDenied, session, c, secrets)
 	e.Policy, e.End = d, e.Start
@@ -123,17 +123,17 @@ func newObservation(kind EventKind, session string, c Command, secrets *sink.Sec
 	}
 }
 
-// Denied tells the observer that a policy has refused a command of this session.
+// Denied notifies the observer that a policy has refused a command of this session.
 func (s *Session) Denied(c Command, d policy.Decision) {
 	if o := s.engine.opts.Observer; o != nil {
 		o.Note(Denial(s.ID(), c, d, s.engine.opts.Secrets))
 	}
 }
 
-// Observe tells the observer of a command that is about to run, and returns what
-// must be called once with what has become of it. An error is an *exec.Error: the
-// command must not run. Run and Terminal do this themselves; it is for commands of
-// the session that run elsewhere.
+// Observe notifies the observer of a command that is about to run. The caller must call the
+// returned function once, with the result of the command. An error is an *exec.Error, and
+// the command must not run. Run and Terminal call Observe themselves; it is exported for
+// commands of the session that run elsewhere.
 func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where) (func(Result, error), error) {
 	o := s.engine.opts.Observer
 	if o == nil {
@@ -193,7 +193,7 @@ func (e *Engine) noteSession(kind EventKind, id string, start time.Time, err err
 	}
 }
 
-// noteJob tells the observer of a job's end, once in this process.
+// noteJob notifies the observer of a job's end, once in this process.
 func (s *Session) noteJob(info JobInfo) {
 	o := s.engine.opts.Observer
 	if o == nil || info.State == JobRunning || info.State == JobUnknown {
@@ -221,16 +221,16 @@ func (s *Session) noteJob(info JobInfo) {
 	o.Note(e)
 }
 
-// Stats says what this process holds of sessions now.
+// Stats counts the sessions of this process and their runners.
 type Stats struct {
 	Sessions int // opened or started here
-	Warm     int // prepared, and not taken
+	Warm     int // prepared and not yet used
 	// Idle and Busy are the runners of those sessions.
 	Idle, Busy int
-	Waiting    int // commands that wait for their place
+	Waiting    int // commands that wait for a slot
 }
 
-// Stats counts what there is.
+// Stats returns the present counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	all := make([]*Session, 0, len(e.sessions))

@@ -70,8 +70,8 @@ func TestObservationText(t *testing.T) {
 	}
 }
 
-// Each command that may run has one intent and one note with the same id, however
-// it ends, and each session one of its start and one of its end.
+// Each command that may run has one intent and one note with the same id, however it ends.
+// Each session has one note of its start and one of its end.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,20 +14,20 @@ import (
 type owner struct {
 	host string
 	pid  int
-	// started distinguishes it from others that have had its pid. It is the same as long as
-	// the process lives, whatever is done to the host's clock.
+	// started distinguishes the process from others with the same pid, before or after it.
+	// It does not change while the process lives, even if the host's clock is set.
 	started string
 }
 
 // self is this process.
 var self = sync.OnceValue(func() owner {
 	o := owner{host: hostID(), pid: os.Getpid()}
-	o.started, _ = startTime(o.pid) // "" if it is not known: see gone
+	o.started, _ = startTime(o.pid) // "" if it is not known; see gone
 	return o
 })
 
-// hostID names this host across reboots; containers share it with their host, so
-// it says which process table a pid belongs to only together with the start time.
+// hostID identifies this host across reboots. Containers have the id of their host but their
+// own pids, so a process is identified only together with its start time.
 func hostID() string {
 	name, _ := os.Hostname()
 	id := machineID()
@@ -51,8 +51,8 @@ func parseOwner(text string) (owner, bool) {
 	return owner{host: f[0], pid: pid, started: f[2]}, err == nil
 }
 
-// gone reports whether the process is known to have ended. Nothing is known of another
-// host's processes, nor of one whose start time is not known.
+// gone reports whether the process is known to have ended. It returns false for a process
+// of another host, and if the start time is not known.
 func (o owner) gone() bool {
 	if o.host != self().host {
 		return false

@@ -17,22 +17,21 @@ import (
 // Home returns the home directory of the session's user.
 func (s *Session) Home() string { return s.info.labels.home() }
 
-// placedDir is where the host puts files for commands to read: on the volume that
-// only uid 0 writes to. In profile dev that is every command.
+// placedDir is where the host puts files for commands to read. It is on a volume that only
+// uid 0 can write to. In profile dev every command is uid 0.
 const placedDir = wire.JobsDir + "/placed"
 
-// PlacedPath returns the path that Place gives what it puts there.
+// PlacedPath returns the path in the session of what Place copies with the same arguments.
 func PlacedPath(at, as string) string { return path.Join(placedDir, at, as) }
 
-// ErrTooLarge is returned by Place for more than it may copy.
+// ErrTooLarge is returned by Place for a tree that is larger than its limit.
 var ErrTooLarge = transfer.ErrTooLarge
 
-// Place copies a file or a directory of the host, name of tree, into the session
-// for commands to read, and returns where they find it: PlacedPath of at, which is
-// one word, and as. In profile strict no command can change it. Links that lead
-// out of what is copied are left out, and so is what is not a file. What is there
-// already is replaced, never removed. It returns an error wrapping ErrTooLarge if
-// there are more than limit bytes.
+// Place copies a file or a directory of the host into the session, for commands to read. It
+// returns the path in the session, which is PlacedPath(at, as); at is a single path element.
+// In profile strict no command can change the copy. Place leaves out links that lead out of
+// the tree, and special files. It overwrites files of earlier calls and removes none. It
+// returns an error wrapping ErrTooLarge if the tree has more than tree.Limit bytes.
 func (s *Session) Place(ctx context.Context, at, as string, tree Tree) (string, error) {
 	if !filepath.IsLocal(at) || !filepath.IsLocal(as) || path.Base(at) != at || path.Base(as) != as {
 		return "", badInput("path", "place: %q and %q must be names", printable(at), printable(as))
@@ -45,19 +44,19 @@ func (s *Session) Place(ctx context.Context, at, as string, tree Tree) (string, 
 	return to, nil
 }
 
-// Tree is what Place copies. Its FS must not follow links out of itself, as that of
-// an os.Root does not.
+// Tree is what Place copies. Its FS must not follow links that lead out of it. The FS of an
+// os.Root does not.
 type Tree struct {
 	FS    fs.FS
 	Name  string // "." for all of it
 	Limit int64  // bytes
 }
 
-// Replace makes a directory of the session a copy of one of the host. What else is
-// in it is removed.
+// Replace makes a directory of the session a copy of one of the host. It removes everything
+// else from it.
 func (s *Session) Replace(ctx context.Context, src, dir string) error {
 	dir = s.inside(dir)
-	err := s.send(ctx, dir, func(*transfer.Packer) error { return nil }) // it is there now
+	err := s.send(ctx, dir, func(*transfer.Packer) error { return nil }) // creates dir if it is missing
 	if err == nil {
 		_, err = s.helper(ctx, wire.VerbClear.Command(&wire.ClearArgs{Dir: dir}))
 	}
@@ -70,8 +69,8 @@ func (s *Session) Replace(ctx context.Context, src, dir string) error {
 	return nil
 }
 
-// Ask runs a command of the program's own: its standard output, at most 4 MiB, is
-// an answer and no agent's. Nothing of it is kept as an artifact. Errors are those
+// Ask runs a command for the calling program, not for an agent, and returns its standard
+// output. The output is limited to 4 MiB and does not become an artifact. Errors are those
 // of Run.
 func (s *Session) Ask(ctx context.Context, c Command) ([]byte, exec.Status, error) {
 	if err := c.Check(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// PostureError lists how a container differs from what the engine was asked for. No
-// command has run in it.
+// PostureError lists how a container's confinement differs from what the engine was asked
+// for. No command has run in the container.
 type PostureError struct {
 	Mismatches []string
 }
@@ -22,8 +22,8 @@ func (e *PostureError) Error() string {
 	return "the container is not confined as it should be: " + strings.Join(e.Mismatches, "; ")
 }
 
-// settle makes a fresh container ready for its first command: its confinement is
-// checked from inside, and its user gets a home.
+// settle makes a new container ready for its first command. It checks the confinement from
+// inside and creates the user's home.
 func (s *Session) settle(ctx context.Context, info engine.Info) error {
 	report, wrong, err := s.posture(ctx, s.pool.Run, info)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Session) settle(ctx context.Context, info engine.Info) error {
 	return nil
 }
 
-// posture asks what confines the session, through run, and compares. In profile
-// strict a difference is an error, in dev it is a note.
+// posture runs the verb that reports what confines the session, and compares the report with
+// the expectation. A difference is an error in profile strict and a note in profile dev.
 func (s *Session) posture(ctx context.Context, run runFunc, info engine.Info) (report wire.Posture, wrong []string, err error) {
 	var out bytes.Buffer
 	streams := helperStreams{out: &limited{w: &out, left: maxHelperOutput}, timeout: helperTime, run: run}
@@ -67,7 +67,7 @@ func (s *Session) posture(ctx context.Context, run runFunc, info engine.Info) (r
 	return report, wrong, nil
 }
 
-// expectation is what the posture report must say.
+// expectation holds the facts that a posture report must have.
 type expectation struct {
 	exact  map[wire.FactKey]string   // key: value
 	oneOf  map[wire.FactKey][]string // key: values
@@ -111,7 +111,7 @@ func (s *Session) expect(info engine.Info) expectation {
 		want.exact[wire.FactInterfaces] = "lo"
 	}
 	if l.Shape >= 1 {
-		// A kernel without it lets uid 0 alone listen on low ports.
+		// On a kernel without this setting only uid 0 may listen on low ports.
 		want.oneOf[wire.FactSysctl.Of(wire.UnprivilegedPorts)] = []string{"0", wire.FactUnknown}
 		if l.Network == NetworkNone {
 			nameserver, options := wire.FactResolver.Of("nameserver"), wire.FactResolver.Of("options")
@@ -146,10 +146,10 @@ func (s *Session) expect(info engine.Info) expectation {
 // systemMounts are what every container of an engine has.
 var systemMounts = []string{"/proc", "/sys", "/dev"}
 
-// engineFiles are what engines lay over an image so that names resolve.
+// engineFiles are the files that engines mount over an image so that names resolve.
 var engineFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
 
-// compare returns what the report says otherwise than expected.
+// compare returns the differences between the report and the expectation.
 func (want expectation) compare(report wire.Posture) []string {
 	var wrong []string
 	seen := map[wire.FactKey]bool{}

@@ -23,8 +23,8 @@ type Process struct {
 // Units of proc_pid_stat(5) on every architecture that we run on.
 const clockTick = 10 * time.Millisecond
 
-// Processes lists what commands have started in the session and is still there.
-// It leaves out PID 1 and the runners.
+// Processes lists the processes in the session that commands have started. It leaves out
+// PID 1 and the runners.
 func (s *Session) Processes(ctx context.Context) ([]Process, error) {
 	report, err := s.helper(ctx, wire.VerbPS.Command())
 	if err != nil {

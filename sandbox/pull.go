@@ -16,28 +16,29 @@ import (
 
 // PullOptions say what Pull may overwrite.
 type PullOptions struct {
-	// Force overwrites files that are not as they were when the session and this
-	// machine last had the same. Never a directory.
+	// Force overwrites files on this machine that have changed since the session and this
+	// machine last had the same. It never overwrites a directory.
 	Force bool
-	// Untracked is for a directory of the caller's own: nothing is remembered of it.
+	// Untracked neither uses nor writes a record of what both sides have in common. It is
+	// for a directory of the caller's own.
 	Untracked bool
 }
 
-// Pulled is what Pull has done.
+// Pulled says what Pull did.
 type Pulled struct {
-	LeftOut []string // with the reason
-	// Deleted names what the session has deleted and is still here: Pull deletes
+	LeftOut []string // what was not pulled, with the reason
+	// Deleted names what the session has deleted and this machine still has. Pull deletes
 	// nothing.
 	Deleted []string
 	Written int // files, directories and links
 }
 
-// ConflictError is returned by Pull when files of the user's would be lost.
+// ConflictError is returned by Pull if it would overwrite changes of the user.
 type ConflictError = transfer.ConflictError
 
-// Pull copies a file or directory of the session to this machine: the contents of a
-// directory into the directory to, which is made if it is missing; a file into to if
-// that is a directory or ends in a separator, else as to itself.
+// Pull copies a file or directory of the session to this machine. The contents of a
+// directory are copied into the directory to, which is created if it is missing. A file is
+// copied into to if that is a directory or ends in a separator, and otherwise becomes to.
 //
 // Only regular files, directories and symbolic links that stay inside are made, never
 // anything outside of the directory, and nothing that this machine's tools run by
@@ -55,7 +56,7 @@ func (s *Session) Pull(ctx context.Context, src, to string, o PullOptions) (done
 	return done, err
 }
 
-// explain places an error of a transfer.
+// explain adds to an error of a transfer what was transferred.
 func (s *Session) explain(what string, err error) error {
 	if _, missing := errors.AsType[missingError](err); missing {
 		return badInput("path", "session %s: %s: %v", s.ID(), what, err)
@@ -78,7 +79,7 @@ type pulling struct {
 // target is a directory that is pulled to.
 type target struct {
 	dir   string
-	as    string // what a file is called here
+	as    string // the name of a file on this machine
 	pair  pair
 	known transfer.State // of the pair's record
 	err   error          // why there is none
@@ -111,13 +112,13 @@ func (s *Session) pull(ctx context.Context, src, to string, o PullOptions) (Pull
 	return done, err
 }
 
-// tracked reports whether what is alike afterwards has the same name on both sides.
+// tracked reports whether a record may be written: names must be the same on both sides.
 func (p *pulling) tracked() bool {
 	return !p.o.Untracked && (p.at == &p.tree || p.file.as == path.Base(p.src))
 }
 
-// aim finds out where to write, if src is a directory and if it is a file, and what is
-// known of there.
+// aim determines where to write if src is a directory, and where if it is a file, and what
+// is recorded of these places.
 func (p *pulling) aim(ctx context.Context, to string) error {
 	abs, err := filepath.Abs(to)
 	if err != nil {
@@ -149,7 +150,7 @@ func (p *pulling) aim(ctx context.Context, to string) error {
 	return err
 }
 
-// recall is Session.recall. With Force it need not be known what is overwritten.
+// recall is like Session.recall. With Force it ignores a record that cannot be used.
 func (p *pulling) recall(ctx context.Context, of pair) (transfer.State, error) {
 	known, err := p.s.recall(ctx, of)
 	if errors.Is(err, errAltered) && p.o.Force {
@@ -162,7 +163,7 @@ func endsInSeparator(to string) bool {
 	return strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))
 }
 
-// take takes one entry. The first says what src is.
+// take processes one entry. The first entry says whether src is a file or a directory.
 func (p *pulling) take(e transfer.Entry, content io.Reader) error {
 	if p.in == nil {
 		p.at = &p.file
@@ -193,7 +194,7 @@ func (p *pulling) take(e transfer.Entry, content io.Reader) error {
 // Change is one difference between a session and a directory of this machine.
 type Change = transfer.Change
 
-// Side says who has changed something; "" is for what is not known.
+// Side says which side has changed something. It is "" if that is not known.
 type Side = transfer.Side
 
 // Sides.
@@ -204,8 +205,8 @@ const (
 )
 
 // Diff compares a directory of the session with one of this machine, by content, mode
-// and link target. Where it is known what both had in common once, as of a copied
-// workspace, it says who has changed what. What push leaves out is not compared.
+// and link target. If there is a record of what both once had in common, as for a copied
+// workspace, each Change says which side made it. Diff ignores what Push leaves out.
 func (s *Session) Diff(ctx context.Context, src, dir string) ([]Change, error) {
 	changes, err := s.diff(ctx, src, dir)
 	if err != nil {

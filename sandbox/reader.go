@@ -17,14 +17,14 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// A reader is a helper in which only programs of ours run, over the workspaces of
-// sessions that have ended. It has an id, a lease and labels of its own, as a session
-// has, so that one that is left behind ends itself and is reaped.
+// A reader is a container that reads the workspaces of sessions that have ended. Only
+// programs of ours run in it. Like a session it has an id, a lease and labels, so that a
+// reader whose owner has gone ends itself and is reaped.
 
-// labelReader marks readers: no list shows them, and they are found by no id.
+// labelReader marks readers. Lists leave them out, and they cannot be found by id.
 const labelReader = "sandboxbash.reader"
 
-// readerSpec says what a reader can see and do.
+// readerSpec says what a reader mounts and which capabilities it has.
 type readerSpec struct {
 	over   []engine.Attachment
 	labels labelSpec
@@ -56,8 +56,8 @@ func (e *Engine) startReader(ctx context.Context, r readerSpec) (engine.Handle, 
 	return h, nil
 }
 
-// readerLimits are those of the session, so that what could be pulled from it can be
-// pulled now; the defaults where they are not known.
+// readerLimits returns the session's limits, so that everything that could be pulled from
+// the session can be pulled from its reader. Unknown limits get their defaults.
 func readerLimits(l Limits) Limits {
 	return Limits{Memory: max(l.Memory, defaultMemory), CPUs: 1, Pids: strictPids}
 }
@@ -69,7 +69,7 @@ func readerMounts() []specs.Mount {
 	}
 }
 
-// reader makes the Session of a reader for what info describes.
+// reader returns a Session that reads the workspace that info describes.
 func (e *Engine) reader(h engine.Handle, info Info) *Session {
 	s := &Session{engine: e, handle: h, info: info, reading: true}
 	s.kept = sync.OnceValues(s.artifacts)
@@ -86,10 +86,10 @@ func (s *Session) closeReader(ctx context.Context) error {
 	return err
 }
 
-// OpenFiles adopts a session for Pull and Diff alone: one that runs, or one that has
-// ended and whose workspace is kept. What is kept is mounted read-only in a container
-// of ours: nothing of the session's image or of its workspace is run. The caller calls
-// done, which lets go of a session that runs and ends that container.
+// OpenFiles opens a session for Pull and Diff only. The session may be running, or it may
+// have ended and its workspace be kept. A kept workspace is mounted read-only in a
+// container in which no program of the session's image or workspace runs. The caller must
+// call done: it releases a running session, and removes that container.
 func (e *Engine) OpenFiles(ctx context.Context, id string) (s *Session, done func(context.Context) error, err error) {
 	state, err := e.find(ctx, id)
 	if err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) OpenFiles(ctx context.Context, id string) (s *Session, done fun
 		s, err := e.Open(ctx, info.ID)
 		return s, func(context.Context) error { return nil }, err
 	}
-	if state.Status != engine.StatusKept { // it is to be kept, and no reap has done so
+	if state.Status != engine.StatusKept { // it will be kept, but no reap has done so yet
 		if err := e.keepAll(ctx, []ended{{state, info}}); err != nil {
 			return nil, nil, err
 		}
@@ -127,11 +127,11 @@ func (e *Engine) OpenFiles(ctx context.Context, id string) (s *Session, done fun
 	return s, s.closeReader, nil
 }
 
-// surveyTime bounds the look at one workspace.
+// surveyTime bounds the survey of one workspace.
 const surveyTime = 5 * time.Second
 
-// survey looks at the workspaces of sessions that have ended, all in one reader. Those
-// that have gone are left out.
+// survey surveys the workspaces of sessions that have ended, all in one reader. The result
+// leaves out workspaces that have gone.
 func (e *Engine) survey(ctx context.Context, ids []string) (map[string]usage, error) {
 	ids = slices.Clone(ids)
 	for len(ids) > 0 {

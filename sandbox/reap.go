@@ -8,18 +8,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// settleTime is how long a session may stand exited, or a workspace without one, before
-// it counts as left behind: another process may be between two steps.
+// settleTime is how long a session must have been exited, or a workspace without a session,
+// before it counts as left behind. Before that another process may be between two steps.
 const settleTime = 10 * time.Second
 
-// Reap removes what is left of sessions: those of ours that have exited, those that were
-// never started and whose owner is gone, those that are paused and whose owner is gone
-// past their lease, and workspaces without a session. It returns the ids of sessions. A
-// running session ends itself when its lease is over.
+// Reap removes what is left of ended sessions, and returns their ids. It removes sessions
+// that have exited, sessions that were never started and whose owner is gone, sessions that
+// have been paused past their lease and whose owner is gone, and workspaces without a
+// session. A running session ends itself when its lease is over.
 //
-// The workspaces of those that were started with a Spec.Keep are kept unless they are
-// empty, and what is kept is held to Options.Keep. Images and what was made from them
-// are removed as Images.Prune does where nothing uses them.
+// Reap keeps the workspace of a session that was started with a Spec.Keep, unless it is
+// empty, and then applies Options.Keep to all kept workspaces. It also calls Images.Prune.
 func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	all, err := e.backend.List(ctx)
 	if err != nil {
@@ -88,11 +87,11 @@ func (e *Engine) isOpen(id string) bool {
 	return e.sessions[id] != nil
 }
 
-// dead decides whether a session is left behind.
+// dead reports whether a session was left behind.
 func dead(state engine.Session, now time.Time) bool {
 	by, known := parseOwner(state.Labels[labelOwner])
 	abandoned := known && by.gone()
-	if state.Status == engine.StatusLeft { // what else it was to be need not be known
+	if state.Status == engine.StatusLeft { // nothing else about it matters
 		made, err := time.Parse(time.RFC3339Nano, state.Labels[labelCreated])
 		return err == nil && abandoned && now.Sub(made).Abs() >= settleTime
 	}

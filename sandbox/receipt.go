@@ -7,41 +7,39 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec"
 )
 
-// Receipt is what a command has used, and what is left of it. Its figures are the
-// kernel's, as the runner has read them; nothing that the command prints has a part in
-// them. Nil is what is not known, because the container had to be started again.
+// Receipt says what a command has used, and which of its processes are left. The figures
+// are the kernel's, read by the runner. A command cannot influence them by what it prints.
+// A figure is nil if it is not known, because the container was reset.
 type Receipt struct {
 	// WallMs is from the start to the end, in milliseconds by the host's clock.
 	WallMs float64 `json:"wallMs"`
-	// CPUMs is user and system time, in milliseconds, of the command and of what it
-	// has started, as far as that has ended and has been waited for. What lives on
-	// is not in it.
+	// CPUMs is user and system time, in milliseconds, of the command and of those of its
+	// descendants that have ended and were waited for. It does not include survivors.
 	CPUMs *float64 `json:"cpuMs"`
-	// PeakRSSBytes is the largest resident set that one of those processes had. The
-	// runner that forks them counts with about 4 MiB: no figure is below that.
+	// PeakRSSBytes is the largest resident set of one of those processes. It is never below
+	// about 4 MiB, the resident set of the runner that forks them.
 	PeakRSSBytes *int64 `json:"peakRssBytes"`
-	// Processes is how many processes and threads began in the session meanwhile:
-	// exactly the command's if nothing else ran there, else also those of other
-	// commands, jobs and terminals that ran at the same time, and of the programs of
-	// ours that were started for them: the kernel counts them together. Nil if it does
-	// not tell, or if its ids may have begun again unseen.
+	// Processes is how many processes and threads were started in the session while the
+	// command ran. The kernel counts them for the whole session. So the figure includes
+	// those of other commands, jobs and terminals that ran at the same time, and of the
+	// runners that were started for these. It is nil if the kernel does not provide it, or if
+	// its counter may have wrapped around.
 	Processes *int64 `json:"processes"`
-	// StdoutBytes and StderrBytes are what the command wrote, before anything was
-	// masked; both are in the first where the streams are merged.
+	// StdoutBytes and StderrBytes are how much the command wrote, before secrets were
+	// masked. If the streams are merged, StdoutBytes counts both.
 	StdoutBytes int64 `json:"stdoutBytes"`
 	StderrBytes int64 `json:"stderrBytes"`
-	// Killed says how far the kill had to go, as in a Result.
+	// Killed says how far the kill had to go; see Result.Killed.
 	Killed string `json:"killed"`
-	// Survivors is how many of its processes live on in the session. Proved says that
-	// it is 0 by the kernel's word: the runner, to which all of them fall, has no
-	// child any more, or the container's PID 1 has ended. Otherwise it is a count of
-	// a moment.
+	// Survivors is how many of the command's processes are still alive in the session.
+	// Proved means that the kernel has confirmed that there are none: either the runner,
+	// which gets all orphans of the command, has no child, or PID 1 of the container has
+	// ended. Without Proved it is a count at one moment.
 	Survivors int  `json:"survivors"`
 	Proved    bool `json:"proved"`
 }
 
-// LogValue implements slog.LogValuer: the fields by their names in JSON, without
-// those that are not known.
+// LogValue implements slog.LogValuer. It returns the known fields under their JSON names.
 func (r *Receipt) LogValue() slog.Value {
 	if r == nil {
 		return slog.Value{}
@@ -61,7 +59,7 @@ func (r *Receipt) LogValue() slog.Value {
 		slog.Int("survivors", r.Survivors), slog.Bool("proved", r.Proved))...)
 }
 
-// Receipt is that of a command that ran and has ended; nil if it goes on as a job.
+// Receipt returns the receipt of a command that has ended, or nil if it became a job.
 func (r Result) Receipt() *Receipt {
 	if r.Reason == "" || r.Reason == exec.HandedOver {
 		return nil
@@ -69,8 +67,8 @@ func (r Result) Receipt() *Receipt {
 	return receipt(r.Status, r.Killed)
 }
 
-// Receipt is that of a job that has ended; nil if it runs, or if its end is
-// not known.
+// Receipt returns the receipt of a job that has ended. It returns nil if the job is running
+// or its end is not known.
 func (i JobInfo) Receipt() *Receipt {
 	if i.Status == nil {
 		return nil
@@ -94,5 +92,5 @@ func receipt(st exec.Status, killed string) *Receipt {
 	return r
 }
 
-// milliseconds are exact to a microsecond.
+// milliseconds returns d in milliseconds, exact to a microsecond.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -14,28 +14,26 @@ import (
 // Causes that this package finds, besides those of package exec.
 const (
 	CauseOOM         exec.Cause = "oom"         // the kernel killed PID 1 at the memory limit
-	CauseLeaseOver   exec.Cause = "lease-over"  // it was idle for so long
-	CauseStopped     exec.Cause = "stopped"     // a person, or the engine's own end, stopped the container
+	CauseLeaseOver   exec.Cause = "lease-over"  // it was idle for longer than its lease
+	CauseStopped     exec.Cause = "stopped"     // a person or the end of the engine stopped the container
 	CauseKilled      exec.Cause = "killed"      // it was killed from outside
 	CauseRemoved     exec.Cause = "removed"     // it was removed from outside
 	CauseUnreachable exec.Cause = "unreachable" // the engine does not answer
 	CausePaused      exec.Cause = "paused"      // it was paused from outside
 )
 
-// resetTime bounds the last rungs of the kill ladder: the container's reset or
-// its removal.
+// resetTime bounds the last two rungs of the kill ladder, reset and removal.
 const resetTime = 2 * time.Second
 
-// removeTime bounds the removal of a container that could not be started again. The
-// call has taken most of its 5 s by then; what is not removed is reaped.
+// removeTime bounds the removal of a container that could not be started again. It is short
+// because the call has used most of its 5 s by then. A later reap removes the rest.
 const removeTime = 250 * time.Millisecond
 
 // noticeTime is how long the engine may take to notice that a container has ended.
 const noticeTime = 500 * time.Millisecond
 
-// makeRoom has PID 1 end what finished commands have left running, when it is
-// by the engine's own count that nothing more can be started. It reports whether
-// a second try makes sense.
+// makeRoom has PID 1 kill the survivors of earlier commands, if the engine's own count says
+// that no more processes can be started. It reports whether another try may succeed.
 func (s *Session) makeRoom(ctx context.Context, err error) bool {
 	var e *exec.Error
 	if !errors.As(err, &e) || e.Outcome != exec.NotStarted || ctx.Err() != nil {
@@ -44,8 +42,8 @@ func (s *Session) makeRoom(ctx context.Context, err error) bool {
 	switch e.Cause {
 	case exec.CauseResources:
 	case exec.CauseEngine:
-		// What an engine says instead of starting a runner is a text, and nothing
-		// to go by.
+		// An engine that cannot start a runner returns only a text, which proves nothing.
+		// Its count does.
 		if !s.isFull(ctx) {
 			return false
 		}
@@ -55,8 +53,8 @@ func (s *Session) makeRoom(ctx context.Context, err error) bool {
 	return s.sweep(ctx) == nil
 }
 
-// Room that a new runner needs: threads of its own and of the engine's helper
-// that starts it, and their memory.
+// The room that a new runner needs: its threads, those of the engine's helper that starts
+// it, and their memory.
 const (
 	runnerPids   = 40
 	runnerMemory = 32 << 20 // bytes
@@ -68,13 +66,13 @@ func (s *Session) isFull(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	pids := min(use.PidsLimit, s.info.Limits.Pids) // it may be raised just now
+	pids := min(use.PidsLimit, s.info.Limits.Pids) // the limit may be raised at the moment
 	return use.PidsLimit > 0 && use.Pids+runnerPids > pids ||
 		use.MemoryLimit > 0 && use.Memory+runnerMemory > use.MemoryLimit
 }
 
-// sweep has PID 1 end everything that has been left to it, and waits until the
-// engine counts room again. It starts no process: a signal is enough.
+// sweep has PID 1 kill all survivors, and waits until the engine's count shows room. It
+// sends a signal and starts no process.
 func (s *Session) sweep(ctx context.Context) error {
 	if err := s.engine.backend.Sweep(ctx, s.handle); err != nil {
 		return err
@@ -91,9 +89,9 @@ func (s *Session) sweep(ctx context.Context) error {
 	return nil
 }
 
-// recover turns what happened to a runner into what happened to the session, and
-// makes sure that nothing of the command is left. If that takes the container,
-// the command has ended after all, for the reason that its context gives.
+// recover handles a runner's error. It finds out what happened to the session, and makes
+// sure that nothing of the command is left, if necessary by a reset. After a reset the
+// command has ended, with the reason that its context gives.
 func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, error) {
 	var e *exec.Error
 	if !errors.As(err, &e) {
@@ -107,7 +105,7 @@ func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, 
 		}
 		return exec.Status{Reason: reasonOf(ctx)}, how, nil
 	case s.released.Load():
-		// Its runners end what they ran when their streams end; jobs go on.
+		// Its runners kill their commands when their streams end. Jobs go on.
 		return exec.Status{}, "", err
 	case e.Outcome == exec.Unknown, e.Cause == exec.CauseEngine, e.Cause == exec.CauseProtocol:
 		return exec.Status{}, "", s.diagnose(ctx, e)
@@ -116,8 +114,8 @@ func (s *Session) recover(ctx context.Context, err error) (exec.Status, string, 
 	}
 }
 
-// reasonOf says why a command was killed. If ctx is alive it was the timeout, which only
-// the runner's context had.
+// reasonOf returns why a command was killed. If ctx has not ended, it was the timeout,
+// which belongs to the context of the runner only.
 func reasonOf(ctx context.Context) exec.Reason {
 	switch {
 	case errors.Is(context.Cause(ctx), exec.ErrOutputLimit):
@@ -129,13 +127,13 @@ func reasonOf(ctx context.Context) exec.Reason {
 	}
 }
 
-// diagnose asks the engine what became of the container.
+// diagnose asks the engine for the container's state, and returns the error that explains e.
 func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 	defer cancel()
 	state, err := s.state(ctx)
-	// The stream of a runner ends before the engine has noticed the end of the
-	// container: look for a while.
+	// A runner's stream ends before the engine has noticed the end of the container, so
+	// ask for a while.
 	for until := time.Now().Add(noticeTime); err == nil && state.Status == engine.StatusRunning && e.Outcome == exec.Unknown && time.Now().Before(until); {
 		time.Sleep(noticeTime / 20)
 		state, err = s.state(ctx)
@@ -151,8 +149,8 @@ func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 		return lost(state)
 	case e.Outcome == exec.Unknown:
 		s.restarted.pending.Store(true) // another process may have done it
-		// The runner is gone and the container is not: what the runner ran has
-		// passed to PID 1, or in profile dev has killed the runner.
+		// The runner is gone and the container is not. The command's processes have passed
+		// to PID 1. In profile dev the command may itself have killed the runner.
 		if s.info.Profile == Dev {
 			_, err = s.reset(ctx)
 		} else {
@@ -166,8 +164,8 @@ func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 	}
 }
 
-// fullError says that nothing more can be started in a session, and what to do. What
-// the engine or a runtime said instead is the error that it wraps.
+// fullError reports that no more processes can be started in a session, and what to do. It
+// wraps the text of the engine or of a runtime.
 type fullError struct{ err error }
 
 func (e fullError) Error() string {
@@ -176,7 +174,7 @@ func (e fullError) Error() string {
 
 func (e fullError) Unwrap() error { return e.err }
 
-// lost says why a session that is not running is not.
+// lost returns the error that says why a session is not running.
 func lost(state engine.Session) *exec.Error {
 	e := &exec.Error{Outcome: exec.Lost, Cause: CauseKilled}
 	switch {
@@ -198,16 +196,16 @@ func lost(state engine.Session) *exec.Error {
 	return e
 }
 
-// What the last rungs are called in a Result.
+// Values of Result.Killed for the last rungs.
 const (
 	killedReset   = "reset"
 	killedRemoved = "removed"
 )
 
-// reset kills the container and starts it again: files of the workspace are
-// kept (see hold for those in memory), everything else in memory is lost. If it does not
-// start, or is not confined then as it should be, it is removed. It returns which of the
-// two it took.
+// reset kills the container and starts it again. The workspace is kept (hold does that for
+// a workspace in memory), and everything else that is in memory is lost. If the container
+// does not start, or is not confined as it should be, reset removes it. It returns
+// killedReset or killedRemoved.
 func (s *Session) reset(ctx context.Context) (string, error) {
 	s.resetting.Lock()
 	defer s.resetting.Unlock()
@@ -223,7 +221,7 @@ func (s *Session) reset(ctx context.Context) (string, error) {
 	s.restarted.pending.Store(true)
 	err = s.engine.backend.Reset(ctx, s.handle)
 	switch {
-	case errors.Is(err, engine.ErrNotRunning): // it has ended, and did not start again
+	case errors.Is(err, engine.ErrNotRunning): // it was killed, and did not start again
 		return killedRemoved, s.removed(base)
 	case err != nil:
 		return "", fmt.Errorf("reset: %w", err)
@@ -232,11 +230,11 @@ func (s *Session) reset(ctx context.Context) (string, error) {
 	if _, ok := errors.AsType[*PostureError](err); ok {
 		return killedRemoved, nil
 	}
-	return killedReset, nil // what there was no time for is done before the next command
+	return killedReset, nil // if there was no time to settle it, that is done before the next command
 }
 
-// removed ends the session and, unless the workspace is kept, removes what is left of it.
-// The next reap removes what there was no time for, and what is kept.
+// removed ends the session. Unless its workspace is to be kept, it also removes what is left
+// of the session. The next reap does what there was no time for, and keeps the workspace.
 func (s *Session) removed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()

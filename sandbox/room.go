@@ -9,23 +9,23 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Full is a part of the session that had no room left when a command failed: a fact
-// of that moment, by the kernel's count, which need not be why it failed.
+// Full is a file system of the session that was full when a command failed, as the kernel
+// counted at that moment. The command may have failed for another reason.
 type Full struct {
 	Path  string // where it is mounted
-	Files bool   // no file can be made; else no byte can be written
-	Limit int64  // bytes or files; 0 is the engine's disk
-	// Setting is the setting that has bounded it; "" if there is none.
+	Files bool   // true: no file can be created; false: no byte can be written
+	Limit int64  // bytes or files; 0: the size of the engine's disk
+	// Setting is the key of the setting that limits it, or "".
 	Setting string
 	flag    string
 }
 
-// MarshalText makes the path stand for it in JSON.
+// MarshalText returns the path, which represents f in JSON.
 func (f Full) MarshalText() ([]byte, error) {
 	return []byte(f.Path), nil
 }
 
-// String says what is full, and which setting gives a session more.
+// String says what is full, and which setting would give the session more room.
 func (f Full) String() string {
 	switch {
 	case f.Limit == 0 && f.Files:
@@ -43,11 +43,11 @@ func (f Full) String() string {
 	return text + fmt.Sprintf("give the session more with --%s (%s)", f.flag, f.Setting)
 }
 
-// watch lists what a command that fails may have filled, besides what is in memory. A
-// bound directory is the user's own, on a file system that might not answer.
+// watch lists the file systems that a failing command may have filled, besides those in
+// memory. A bound directory is not listed, because its file system might not answer.
 func (l labelSpec) watch() []string {
 	if l.Shape == 0 {
-		return nil // its runner does not know the question
+		return nil // its runner cannot watch
 	}
 	paths := []string{"/tmp"}
 	if l.Workspace.Kind != WorkspaceBind {
@@ -59,7 +59,7 @@ func (l labelSpec) watch() []string {
 	return paths
 }
 
-// full names the limits of what had no room.
+// full adds the limits to what the runner found full.
 func (l labelSpec) full(all []wire.NoRoom) []Full {
 	var out []Full
 	for _, n := range all {

@@ -1,11 +1,11 @@
-// Package sandbox owns sessions: it has a hardened container provisioned for each, runs
-// commands in it, and leaves nothing behind when its owner is gone. It composes
-// four leaves: images (what to start from), exec (how a command runs), policy
-// (whether it may) and sink (what is seen of its output).
+// Package sandbox owns sessions. An engine provisions a hardened container for each, the
+// package runs commands in it, and nothing is left behind when the owner is gone. It is
+// composed of four packages: images (what to start from), exec (how a command runs), policy
+// (whether it may run) and sink (what is shown and kept of its output).
 //
-// The engine is the registry: everything needed to list, adopt or reap a session
-// is in the labels that the engine keeps with it, so that nothing is lost with a process.
-// Which engine it is this package does not know: see engine.Engine.
+// The engine is the registry. Everything that is needed to list, adopt or reap a session is
+// in labels that the engine keeps with it, so nothing is lost when a process ends. The
+// package works with any engine.Engine.
 package sandbox
 
 import (
@@ -27,11 +27,11 @@ import (
 // Images turns a reference into an image that is present on the engine.
 type Images interface {
 	Resolve(ctx context.Context, ref string, progress func(engine.Progress)) (engine.Image, error)
-	// ResolveDefault is for no reference. The note says what replaced the default image,
-	// if anything did.
+	// ResolveDefault returns the image to use if the caller names none. If another image
+	// replaced the default one, note says so.
 	ResolveDefault(ctx context.Context, progress func(engine.Progress)) (img engine.Image, note string, err error)
-	// Prune removes images that were made for earlier states of this machine and are used
-	// by no session, and returns the names.
+	// Prune removes images and volumes that were made for earlier states of this machine
+	// and that no session uses. It returns their names.
 	Prune(ctx context.Context) ([]string, error)
 }
 
@@ -39,18 +39,18 @@ type Images interface {
 type Options struct {
 	Policy    *policy.Policy // nil: everything may run
 	Secrets   *sink.Secrets  // scrubbed from all output; nil: none
-	Artifacts *sink.Store    // nil: output that is not shown is not kept
+	Artifacts *sink.Store    // nil: there are no artifacts
 	Grace     time.Duration  // from SIGTERM to SIGKILL; 0: exec.DefaultGrace
 	// Ahead is how many runners each session keeps open ahead of need: 1 for a
 	// process that lives long, 0 for one that runs a single command.
 	Ahead int
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
-	// Observer hears what becomes of commands and sessions; nil: nothing does.
+	// Observer is called with what happens to commands and sessions. It may be nil.
 	Observer Observer
-	// Keep bounds what is kept of the workspaces of sessions that have ended.
+	// Keep limits the kept workspaces of sessions that have ended.
 	Keep Keep
-	// Pruned is called with what Images and engine.Pruner have removed; nil: it is not reported.
+	// Pruned, if not nil, is called with the names of what Images.Prune has removed.
 	Pruned func(names []string)
 	// Progress is called while images are pulled or made. It may be called concurrently.
 	Progress func(engine.Progress)
@@ -67,21 +67,21 @@ type Engine struct {
 
 	idle time.Duration // how long a transfer may stand still
 
-	known atomic.Pointer[engine.Info] // what the engine says of itself; nil until asked
+	known atomic.Pointer[engine.Info] // the backend's description; nil until it was asked
 
 	mu       sync.Mutex
 	sessions map[string]*Session // guarded by mu; those started here and not stopped
 	warm     warmPool
 }
 
-// New returns an Engine over another, which runs the sessions. It asks that nothing.
+// New returns an Engine whose sessions run on backend. It makes no request to backend.
 func New(backend engine.Engine, images Images, opts Options) *Engine {
 	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}}
 	e.workspaces, _ = backend.(engine.Workspaces)
 	return e
 }
 
-// info describes the engine. It is asked once: that does not change.
+// info returns the backend's description, which does not change and is asked for once.
 func (e *Engine) info(ctx context.Context) (engine.Info, error) {
 	if known := e.known.Load(); known != nil {
 		return *known, nil
@@ -96,12 +96,12 @@ func (e *Engine) info(ctx context.Context) (engine.Info, error) {
 // callTime bounds one call of the engine that has nothing to transfer.
 const callTime = 30 * time.Second
 
-// ErrUnknownSession is returned for an id that no session of ours has, or for the
-// beginning of several.
+// ErrUnknownSession is returned if no session has the id, or if it is a prefix of the ids of
+// several sessions.
 var ErrUnknownSession = errors.New("unknown session")
 
-// Open adopts a session, whichever process has started it: by its id, or by a prefix of it
-// that only one session has.
+// Open adopts a session that any process has started. id is the session's id or a prefix of
+// it that no other session has.
 func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
 	e.mu.Lock()
 	s := e.sessions[id]
@@ -130,7 +130,7 @@ func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
 	return s, nil
 }
 
-// find looks a session up by its id, or by a prefix of it that only one session has.
+// find finds a session by its id, or by a prefix of it that no other session has.
 func (e *Engine) find(ctx context.Context, id string) (engine.Session, error) {
 	if engine.ValidID(id) {
 		state, err := e.backend.Find(ctx, id)
@@ -156,8 +156,8 @@ func (e *Engine) find(ctx context.Context, id string) (engine.Session, error) {
 	return engine.Session{}, fmt.Errorf("%w: %d sessions begin with %q: give more of the id", ErrUnknownSession, len(all), id)
 }
 
-// isSession reports whether a session can be found and listed: it is not a reader, and
-// if it has ended its workspace is kept.
+// isSession reports whether s can be found and listed. Readers cannot, nor can the remains of
+// a session that are neither a container nor a kept workspace.
 func isSession(s engine.Session) bool {
 	return s.Labels[labelReader] == "" && s.Status != engine.StatusLeft && s.Status != engine.StatusStray
 }
@@ -166,8 +166,8 @@ func unknown(id string) error {
 	return fmt.Errorf("session %q: %w", id, ErrUnknownSession)
 }
 
-// validPrefix reports whether text could begin an id. Less than 4 characters are
-// not worth a search.
+// validPrefix reports whether text could be a prefix of an id. It must have at least 4
+// characters.
 func validPrefix(text string) bool {
 	if len(text) < 4 || len(text) > 36 {
 		return false
@@ -194,7 +194,7 @@ type Info struct {
 	Lease     time.Duration `json:"-"`
 	LeaseText string        `json:"lease"`
 	Created   time.Time     `json:"created"`
-	Owner     string        `json:"owner"` // host/pid/start of the process that has made it
+	Owner     string        `json:"owner"` // host/pid/start of the process that created it
 	Container string        `json:"container"`
 	// Kept is set if the session has ended, and only its workspace is there.
 	Kept *Kept `json:"kept,omitempty"`
@@ -211,7 +211,7 @@ func describe(state engine.Session) (Info, error) {
 	return info, err
 }
 
-// describeLabels reads what is known of a session by its labels alone.
+// describeLabels returns what the labels alone say of a session.
 func describeLabels(id string, labels map[string]string) (Info, error) {
 	info := Info{ID: id, Owner: labels[labelOwner]}
 	var err error
@@ -228,7 +228,7 @@ func describeLabels(id string, labels map[string]string) (Info, error) {
 	l := info.labels
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
 	info.Network, info.Workspace, info.LeaseText = l.Network, l.Workspace, info.Lease.String()
-	info.Limits = l.Limits.sized(l.Profile) // sessions of earlier versions have the defaults, unwritten
+	info.Limits = l.Limits.sized(l.Profile) // earlier versions did not write the default sizes
 	return info, nil
 }
 
@@ -265,8 +265,8 @@ func (e *Engine) Show(ctx context.Context, id string) (Info, error) {
 	return e.describe(state)
 }
 
-// describe is how a session is shown. One whose end leaves its workspace is shown as a
-// kept one even before a reap has kept it.
+// describe returns the description of a session. A session that has ended and whose
+// workspace will be kept is described as kept, even before a reap has kept it.
 func (e *Engine) describe(state engine.Session) (Info, error) {
 	info, err := describe(state)
 	if err == nil && state.Status == engine.StatusKept {
@@ -280,7 +280,7 @@ func (e *Engine) describe(state engine.Session) (Info, error) {
 	return info, err
 }
 
-// Stop ends a session, whichever process has started it, and removes what was made for it.
+// Stop ends a session that any process has started, and removes everything made for it.
 func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	state, err := e.find(ctx, id)
 	if err != nil {
@@ -311,11 +311,12 @@ func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	return info, err
 }
 
-// freeTime is how long a workspace that is being read is waited for. A reap looks at
-// one for less than a second.
+// freeTime is how long to wait for a workspace that is being read. A reap reads one for
+// less than a second.
 const freeTime = 5 * time.Second
 
-// untilFree does something that is a conflict while a workspace is being read.
+// untilFree calls do, and calls it again while its error is a conflict because the workspace
+// is being read.
 func untilFree(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(freeTime); ; {
 		err := do()
@@ -330,7 +331,7 @@ func untilFree(ctx context.Context, do func() error) error {
 	}
 }
 
-// remove removes all that was made for a session.
+// remove removes everything that was made for a session.
 func (e *Engine) remove(ctx context.Context, h engine.Handle) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
@@ -340,8 +341,8 @@ func (e *Engine) remove(ctx context.Context, h engine.Handle) error {
 	return nil
 }
 
-// Close stops the sessions whose life is this process's: those prepared and not
-// taken. It releases the others, which live on until their lease is over.
+// Close stops the sessions that were prepared and not used. It releases the others, which
+// live on until they are stopped or their lease is over.
 func (e *Engine) Close(ctx context.Context) error {
 	err := e.warm.close(ctx)
 	e.mu.Lock()

@@ -28,15 +28,15 @@ type Session struct {
 	notes   []string
 	left    []string
 	reading bool                          // it is a reader: see startReader
-	spare   bool                          // it was prepared and not taken; cleared before it is
+	spare   bool                          // it is prepared and unused; cleared before its first use
 	kept    func() (*sink.Session, error) // artifacts, opened once
 
 	resetting sync.Mutex // one reset at a time
 	restarted *restarted
 	raising   sync.Mutex     // one raise of the pids limit at a time
 	holding   sync.WaitGroup // containers that hold the workspace over a reset
-	losses    atomic.Int64   // resets that have lost a workspace in memory
-	released  atomic.Bool    // this process has let go of it
+	losses    atomic.Int64   // resets that lost a workspace in memory
+	released  atomic.Bool    // this process has released it
 
 	mu       sync.Mutex
 	noted    map[string]bool // guarded by mu; tags of the jobs whose end was observed
@@ -46,14 +46,14 @@ type Session struct {
 // ID returns the session's id.
 func (s *Session) ID() string { return s.info.ID }
 
-// Info describes the session as it was when it was opened.
+// Info returns the description of the session from when it was opened.
 func (s *Session) Info() Info { return s.info }
 
-// Notes are what the owner of the session should know: what stood in for a
-// default image, what a network reaches, what the engine cannot do.
+// Notes returns notes for the owner of the session, such as which image replaced the default
+// one, what the network reaches, and what the engine cannot do.
 func (s *Session) Notes() []string { return s.notes }
 
-// LeftOut lists what a copied workspace was made without, because it looked like
+// LeftOut lists the files that were not copied into the workspace because they looked like
 // credentials.
 func (s *Session) LeftOut() []string { return s.left }
 
@@ -62,33 +62,40 @@ type Result struct {
 	exec.Status
 	Session string
 	Output  sink.Output
-	// Killed says how far the kill had to go: "" (it ended by itself), "int", "term",
-	// "kill" (by the kernel's word nothing of it is left), "reset" (the container was started again; files of the
-	// workspace kept) or "removed" (the session is gone). With these two its runner
-	// had gone silent: no end was seen by then, and nothing of it is there any more; it
-	// may have ended by itself shortly before.
+	// Killed says how far the kill had to go:
+	//
+	//	""         the command ended by itself
+	//	"int"      SIGINT ended it
+	//	"term"     SIGTERM ended it
+	//	"kill"     SIGKILL ended it, and the kernel has confirmed that nothing is left
+	//	"reset"    the container was started again; the workspace was kept
+	//	"removed"  the session is gone
+	//
+	// With "reset" and "removed" the runner had become silent. Nothing of the command is
+	// left, but its end was not seen, and it may have ended by itself shortly before.
 	Killed string
-	// WorkspaceLost is set if the container was reset meanwhile, for this command or
-	// another, and a workspace in memory (Limits.Disk) could not be held over it: it is
-	// empty now. It is also set along with an error.
+	// WorkspaceLost means that the container was reset while the command ran, for this
+	// command or another, and that a workspace in memory (Limits.Disk) was lost and is now
+	// empty. It may be set together with an error.
 	WorkspaceLost bool
-	// Room is set when leftovers of earlier commands had to be killed so that
-	// this one could start.
+	// Room means that survivors of earlier commands were killed so that this command could
+	// start.
 	Room bool
-	// Full lists what of the session had no room left when the command failed.
+	// Full lists the file systems of the session that were full when the command failed.
 	Full []Full
-	// Policy is what the policy has decided; the zero value if there is none.
+	// Policy is the policy's decision; the zero value if there is no policy.
 	Policy policy.Decision
-	// Job is set when the command has become a job: its Reason is exec.HandedOver,
-	// and the Output what it had written by then.
+	// Job is set if the command has become a job. Then the Reason is exec.HandedOver, and
+	// Output is what it had written until then.
 	Job *Job
 }
 
-// Run runs one command. A nil error means that it ran and has ended, whatever
-// its exit code, or goes on as the job Result.Job. Otherwise the error is a *policy.Denial, an *InputError, or an
-// *exec.Error (as by errors.As) that says whether it may have run, and the
-// Result has no more than the output so far. It returns at most 5 s after the
-// timeout or after the end of ctx.
+// Run runs one command and waits for it to end, or to become the job Result.Job. It returns
+// at most 5 s after the command's timeout or the end of ctx.
+//
+// A nil error means that the command ran, whatever its exit code. Otherwise errors.As finds
+// a *policy.Denial, an *InputError, or an *exec.Error that says whether the command may have
+// run, and the Result has nothing but the output so far.
 func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	mode := ModeCommand
 	if c.Job != nil && c.Job.After == 0 {
@@ -104,15 +111,15 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	return res, err
 }
 
-// admit checks a command, asks the policy, and tells the observer that it is about to run.
-// What it returns must be called once, with what has become of the command. A command that
-// is not admitted must not run.
+// admit checks a command, asks the policy, and notifies the observer that the command is
+// about to run. The caller must call over once, with the result of the command. If admit
+// returns an error, the command must not run.
 func (s *Session) admit(ctx context.Context, c *Command, mode Mode, res *Result) (over func(Result, error), err error) {
 	if rules := s.engine.opts.Policy; rules != nil {
 		err = s.Admit(c, rules)
 		res.Policy = c.Decided
 	} else {
-		err = c.Check() // a caller may have asked rules of its own: Decided stays
+		err = c.Check() // c.Decided stays as it is: the caller may have asked its own rules
 	}
 	if err != nil {
 		return nil, err
@@ -154,19 +161,19 @@ func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	return s.conclude(command, c.Job, out, res, err)
 }
 
-// releaseLater gives up live writers that block, at half of the last grace of a kill:
-// until then they take what there is, and the pool need not give up on the sink.
+// releaseLater makes live writers that block give up, after half of a kill's last grace.
+// They have until then to take the output, and the pool never has to abandon the sink.
 func releaseLater(ctx context.Context, grace time.Duration, release func()) {
 	grace = cmp.Or(grace, exec.DefaultGrace)
 	patience := grace / 2
 	if errors.Is(context.Cause(ctx), exec.ErrInterrupt) {
-		patience += grace // the one that follows SIGINT
+		patience += grace // SIGINT is followed by a grace of its own
 	}
 	time.AfterFunc(patience, release)
 }
 
-// attempt runs the command in the pool. Where it could not start for want of room it
-// makes room and tries once more; where a runner was lost it rescues what is known: the
+// attempt runs the command in the pool. If the session has no room for it, attempt makes
+// room and tries once more. If the runner was lost, attempt finds out what happened: the
 // command may have become a job, or the session may have to be reset.
 func (s *Session) attempt(ctx context.Context, command exec.Command, res *Result) (err error) {
 	start, losses := time.Now(), s.losses.Load()
@@ -187,7 +194,7 @@ func (s *Session) attempt(ctx context.Context, command exec.Command, res *Result
 	return err
 }
 
-// conclude closes the sink and completes the result. It returns err in the session's words.
+// conclude closes the sink and completes the result. It returns err as an error of the session.
 func (s *Session) conclude(command exec.Command, o *JobOptions, out *sink.Sink, res *Result, err error) error {
 	res.Output, res.Full = out.Close(), s.info.labels.full(res.NoRoom)
 	if err != nil {
@@ -198,8 +205,8 @@ func (s *Session) conclude(command exec.Command, o *JobOptions, out *sink.Sink, 
 	}
 	res.Job = s.jobOf(command, res.Handed)
 	if res.Output.Artifact.Stored {
-		// The whole output becomes an artifact when the job has ended. If this one cannot be
-		// removed, there is one too many.
+		// The whole output becomes an artifact when the job has ended, so this one is removed.
+		// If that fails, one artifact too many remains.
 		_ = s.discard(&res.Output)
 	}
 	return nil
@@ -207,7 +214,7 @@ func (s *Session) conclude(command exec.Command, o *JobOptions, out *sink.Sink, 
 
 var rungs = map[wire.Rung]string{wire.RungTerm: "term", wire.RungKill: "kill", wire.RungInt: "int"}
 
-// command is what the runner is asked for.
+// command returns the command as the pool takes it.
 func (s *Session) command(c Command) exec.Command {
 	l := s.info.labels
 	dir := c.Dir
@@ -260,8 +267,8 @@ func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
 // runnerStream is the stream of a runner.
 type runnerStream struct{ engine.Stream }
 
-// NoRoom reports whether the runner's program was ended by its own runtime, which
-// could not start a thread: by the exit code that the engine has of it.
+// NoRoom reports whether the runner was ended by the Go runtime because it could not start a
+// thread. It decides by the exit code that the engine reports.
 func (r runnerStream) NoRoom() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
 	defer cancel()
@@ -269,8 +276,8 @@ func (r runnerStream) NoRoom() bool {
 	return err == nil && code == runtimeAbort
 }
 
-// state asks the engine for the session's. It is an engine.ErrNotFound where what ran was
-// removed, even if its workspace is there.
+// state asks the engine for the state of the session. It returns an engine.ErrNotFound if the
+// container was removed, even if the workspace is kept.
 func (s *Session) state(ctx context.Context) (engine.Session, error) {
 	state, err := s.engine.backend.Find(ctx, s.handle.ID)
 	if err == nil && state.Handle != s.handle {
@@ -279,14 +286,15 @@ func (s *Session) state(ctx context.Context) (engine.Session, error) {
 	return state, err
 }
 
-// isPaused asks the engine. One that does not answer says nothing of a pause.
+// isPaused reports whether the session is paused. If the engine does not answer, it returns
+// false.
 func (s *Session) isPaused(ctx context.Context) bool {
 	state, err := s.state(ctx)
 	return err == nil && state.Status == engine.StatusPaused
 }
 
-// mayOpen reports whether a runner that could not be opened could be at another
-// try: its container runs, and has room for one.
+// mayOpen reports whether another try to open a runner may succeed: the container must be
+// running and have room for it.
 func (s *Session) mayOpen(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, resetTime)
 	defer cancel()
@@ -294,8 +302,8 @@ func (s *Session) mayOpen(ctx context.Context) bool {
 	return err == nil && state.Status == engine.StatusRunning && !s.isFull(ctx)
 }
 
-// Release closes this process's hold on the session, which kills what it still
-// runs in the foreground. The session lives on until its lease is over.
+// Release closes this process's runners of the session, which kills the commands that they
+// still run. Jobs go on. The session lives on until its lease is over.
 func (s *Session) Release() {
 	s.engine.mu.Lock()
 	if s.engine.sessions[s.ID()] == s {
@@ -306,11 +314,11 @@ func (s *Session) Release() {
 	s.pool.Close()
 	s.holding.Wait()
 	if kept, err := s.kept(); err == nil && kept != nil {
-		_ = kept.Close() // of what is only read and locked
+		_ = kept.Close() // nothing was written through it
 	}
 }
 
-// Stop ends the session and everything in it, and removes what was made for it.
+// Stop ends the session and everything in it, and removes everything made for it.
 func (s *Session) Stop(ctx context.Context) error {
 	if s.reading { // the session has ended before
 		return s.closeReader(ctx)

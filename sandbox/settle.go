@@ -12,9 +12,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// restarted keeps commands from a container that has been started again until its
-// confinement has been checked and its user has a home again: what was in memory is
-// gone. The zero value keeps nothing from anything. It is safe for concurrent use.
+// restarted holds commands back from a container that was started again. What was in memory
+// is gone then, so its confinement must be checked and its user's home created first. The
+// zero value holds nothing back. It is safe for concurrent use.
 type restarted struct {
 	pending atomic.Bool
 	turn    chan struct{} // holds a token while a caller settles
@@ -22,12 +22,12 @@ type restarted struct {
 
 func newRestarted() *restarted { return &restarted{turn: make(chan struct{}, 1)} }
 
-// startSlack is how long after its creation a container of ours is started at most. One
-// that was started later has been started again.
+// startSlack is the most time between the creation of a container and its first start. A
+// container with a later start time has been started again.
 const startSlack = 30 * time.Second
 
-// settled makes the container ready for commands if it was started again. One that is
-// not confined as it should be is removed.
+// settled makes the container ready for commands if it was started again. If it is not
+// confined as it should be, settled removes it.
 func (s *Session) settled(ctx context.Context) error {
 	if s.reading { // no command runs in a reader
 		return nil
@@ -56,8 +56,8 @@ func (s *Session) settled(ctx context.Context) error {
 	return err
 }
 
-// settleAgain checks the container and makes the home, by a runner of its own: those of
-// the pool wait for it.
+// settleAgain checks the container and creates the home. It opens a runner of its own,
+// because the pool's commands wait for it.
 func (s *Session) settleAgain(ctx context.Context) error {
 	info, err := s.engine.info(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Session) settleAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The end of ctx is the end of all this: no kill is waited for.
+	// When ctx ends, the stream is closed, and no kill is waited for.
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	defer stop()
 	runner, err := exec.NewRunner(ctx, stream, s.info.Lease)

@@ -8,19 +8,19 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// sparePids is how many more processes a session may have while it is asked something
-// at its limit: a runner and the verb that it starts, with their threads, and the
-// engine's own program that starts them.
+// sparePids is by how much the pids limit of a full session is raised to ask it something.
+// It is enough for a runner and the verb that it starts, with their threads, and the
+// engine's program that starts them.
 const sparePids = 64
 
-// maxSpare bounds how far the limit is raised: others that ask have runners there too,
-// and what forks as fast as it can may have taken the room of a question before.
+// maxSpare bounds how far the limit is raised in all. Several processes may ask at the same
+// time, and a program that forks quickly may have used up the room of an earlier question.
 const maxSpare = 4 * sparePids
 
-// withSpare calls do, and once more if the session had no room for it, with a pids
-// limit that is higher for that time. An engine that cannot change it
-// leaves the error as it is. A program that forks as fast as it can may take the spare
-// room too: then do fails again.
+// withSpare calls do. If the session had no room for it, withSpare raises the pids limit,
+// calls do once more, and lowers the limit. If the engine cannot change the limit, the first
+// error is returned. The second call fails too if a program forks so quickly that it takes
+// the spare room.
 func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	err := do()
 	limiter, ok := s.engine.backend.(engine.Limiter)
@@ -45,17 +45,17 @@ func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// usualPids sets the pids limit of the session's start again. A limit that stays raised,
-// because the engine did not answer or the host ended, costs its session nothing: it is
-// set again before the session is checked after its next reset.
+// usualPids sets the pids limit back to that of the session's start. If that does not
+// happen, because the engine did not answer or the host ended, the session is not harmed.
+// The limit is set back before the session is checked after its next reset.
 func (s *Session) usualPids(ctx context.Context) {
 	if limiter, ok := s.engine.backend.(engine.Limiter); ok {
 		_ = limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: s.info.Limits.Pids})
 	}
 }
 
-// withSpareOnce is withSpare for what writes: it is not called again once it has
-// written something.
+// withSpareOnce is like withSpare for a function that writes to w. It does not call do again
+// once do has written something.
 func (s *Session) withSpareOnce(ctx context.Context, w io.Writer, do func(io.Writer) error) error {
 	out := &counted{w: w}
 	var err error

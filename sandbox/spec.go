@@ -30,7 +30,7 @@ type Network string
 // Networks.
 const (
 	NetworkNone   Network = "none"   // loopback only; the default
-	NetworkBridge Network = "bridge" // whatever the engine's default bridge reaches
+	NetworkBridge Network = "bridge" // what the engine's default bridge reaches
 )
 
 // WorkspaceKind says where a session's workspace comes from.
@@ -51,7 +51,7 @@ type Workspace struct {
 	ReadOnly bool          `json:"readOnly,omitempty"` // for bind
 }
 
-// DefaultTarget is where a workspace lies unless it is bound at its own path.
+// DefaultTarget is where a workspace is mounted unless it is bound at its own path.
 const DefaultTarget = "/workspace"
 
 // ParseWorkspace reads "volume", "copy:DIR" or "bind:DIR[:ro][:at=PATH]". DIR is
@@ -105,7 +105,7 @@ type User struct {
 	GID uint32 `json:"gid"`
 }
 
-// ParseUser reads "UID[:GID]"; the group is the user's number unless given.
+// ParseUser reads "UID[:GID]". Without a GID, the group has the same number as the user.
 func ParseUser(text string) (*User, error) {
 	uid, gid, both := strings.Cut(text, ":")
 	if !both {
@@ -122,7 +122,7 @@ func ParseUser(text string) (*User, error) {
 	return &User{UID: uint32(u), GID: uint32(g)}, nil
 }
 
-// Limits bound what a session may use. Zero values are the profile's defaults.
+// Limits bound what a session may use. Zero values mean the profile's defaults.
 type Limits struct {
 	Memory int64   `json:"memory"`         // bytes, swap included
 	CPUs   float64 `json:"cpus"`           // cores
@@ -145,14 +145,15 @@ type Spec struct {
 	// Lease is how long the session lives while it is idle. It must
 	// be at least a second; 0 is DefaultLease.
 	Lease time.Duration
-	// Keep is how long its workspace is kept when the session has ended otherwise than
-	// by Stop, unless it is a bind, has a Limits.Disk or is empty; 0: not at all.
+	// Keep is how long the workspace is kept if the session ends in another way than by
+	// Stop. Bound directories, workspaces with a Limits.Disk and empty workspaces are not
+	// kept. 0 means that nothing is kept.
 	Keep time.Duration
 }
 
 const (
-	// DefaultLease is for a session that belongs to one process: long enough
-	// for a stalled host, short for one that has died.
+	// DefaultLease is for a session that belongs to one process. It is long enough for a
+	// host that stalls, and short if the host has died.
 	DefaultLease = 15 * time.Second
 )
 
@@ -172,8 +173,8 @@ const (
 	maxTargetLength = 4096    // PATH_MAX
 )
 
-// Normalize fills in defaults and refuses what cannot be. It reads the owner of
-// a bound directory.
+// Normalize returns s with its defaults filled in, or an error if s is not valid. It reads
+// the owner of a bound directory.
 func (s Spec) Normalize() (Spec, error) {
 	if s.Profile == "" {
 		s.Profile = Strict
@@ -240,7 +241,7 @@ func (l *Limits) normalize(p Profile) error {
 	return l.checkSizes()
 }
 
-// checkSizes refuses sizes that what is kept in memory cannot have.
+// checkSizes returns an error for sizes that file systems in memory cannot have.
 func (l *Limits) checkSizes() error {
 	for _, size := range []struct {
 		name  string
@@ -257,8 +258,8 @@ func (l *Limits) checkSizes() error {
 	return nil
 }
 
-// sized has the sizes that a session gets. In profile dev the home is on the
-// container's own root.
+// sized returns l with the default sizes filled in. In profile dev the home is on the
+// container's root and has no size.
 func (l Limits) sized(p Profile) Limits {
 	l.Home, l.Tmp = cmp.Or(l.Home, quarter(l.Memory)), cmp.Or(l.Tmp, quarter(l.Memory))
 	if p == Dev {
@@ -298,8 +299,8 @@ func (s Spec) normalizeUser() (Spec, error) {
 	return s, nil
 }
 
-// labelSpec is what a container's label keeps of a Spec, for the processes that
-// adopt the session. It holds no secret.
+// labelSpec is the part of a Spec that is kept in a label, for processes that adopt the
+// session. It holds no secret.
 type labelSpec struct {
 	Image     string    `json:"image"` // as asked for
 	ImageID   string    `json:"imageID"`
@@ -311,12 +312,12 @@ type labelSpec struct {
 	Path      string    `json:"path"`               // of commands
 	Programs  bool      `json:"programs,omitempty"` // /usr is a volume
 	Accounts  bool      `json:"accounts,omitempty"` // /etc is a volume
-	// Shape counts what sessions are created with: 0 before dns and sysctls were, and
-	// before runners watched for room.
+	// Shape is the version of what sessions are created with. It is 0 for sessions without
+	// dns and sysctls, whose runners do not watch for full file systems.
 	Shape int `json:"shape,omitempty"`
 }
 
-// currentShape is that of the sessions that this version creates.
+// currentShape is the Shape of the sessions that this version creates.
 const currentShape = 1
 
 func (l labelSpec) encode() string {
@@ -338,9 +339,9 @@ func (l labelSpec) home() string {
 // strictHome is the home in profile strict.
 const strictHome = "/home/agent"
 
-// environment is what every command starts with, before what the caller adds.
-// SHELL is set because bash otherwise looks up the user's entry in
-// passwd at every start, and finds none in many images.
+// environment returns the variables that every command has, before the caller adds others.
+// SHELL is set because bash otherwise looks up the user in the passwd file at every start,
+// and many images have no entry for the user.
 func (l labelSpec) environment() []string {
 	name := "agent"
 	if l.User.UID == 0 {
@@ -352,12 +353,12 @@ func (l labelSpec) environment() []string {
 	}
 }
 
-// standardPath is searched first, whatever the image says.
+// standardPath is searched before the directories of an image's PATH.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// commandPath is standardPath and then what the image's own PATH adds to it:
-// images put their tools there. An image's PATH can add directories, never take
-// away or come before.
+// commandPath returns standardPath followed by the other directories of the image's PATH,
+// where images have their tools. An image can add directories. It can neither remove a
+// standard one nor put one before them.
 func commandPath(imageEnv []string) string {
 	dirs := strings.Split(standardPath, ":")
 	seen := map[string]bool{}

@@ -29,9 +29,9 @@ func decodeLabel(text string) (labelSpec, error) {
 	return l, err
 }
 
-// Start starts a session: a hardened container whose confinement has been
-// checked from inside. It removes what earlier owners have left behind first.
-// With an error nothing is left of it.
+// Start starts a session: a hardened container whose confinement has been checked from
+// inside. It also reaps what earlier owners have left behind. If Start returns an error,
+// nothing is left of the session.
 func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	spec, err := spec.Normalize()
 	if err != nil {
@@ -50,8 +50,9 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	return s, err
 }
 
-// unfitForLabels refuses words that hold a secret and would become labels and mounts of
-// a container: the engine shows those to everyone, and keeps them in its log.
+// unfitForLabels returns an error if a word of spec that would become a label or a mount
+// holds a secret. Every client of the engine sees labels and mounts, and the engine logs
+// them.
 func (e *Engine) unfitForLabels(spec Spec) error {
 	for _, word := range []struct{ field, text string }{
 		{"image", spec.Image}, {"workspace", spec.Workspace.Dir}, {"workspace", spec.Workspace.Target}, {"runtime", spec.Runtime},
@@ -63,13 +64,13 @@ func (e *Engine) unfitForLabels(spec Spec) error {
 	return nil
 }
 
-// startReapTime bounds the reap that a start waits for: as long as one call to an engine
-// may take, however much there is to reap.
+// startReapTime bounds the reap that a start waits for. It is as long as one call to an
+// engine may take, however much there is to reap.
 const startReapTime = 30 * time.Second
 
 func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	reaped := make(chan struct{})
-	go func() { // during the start; what it cannot do the next one does
+	go func() { // in parallel with the start; the next start does what it cannot do
 		defer close(reaped)
 		ctx, cancel := context.WithTimeout(ctx, startReapTime)
 		defer cancel()
@@ -89,8 +90,8 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	return s, nil
 }
 
-// prepare makes a session that is ready but for its workspace's contents. If its image
-// was removed since it was resolved, it is resolved again.
+// prepare creates a session that is ready except for the contents of its workspace. If the
+// image was removed after it was resolved, prepare resolves it again.
 func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	s, err := e.prepareOnce(ctx, spec)
 	if errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil {
@@ -137,7 +138,7 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	return s, nil
 }
 
-// imageName is what people call the image that a session was started from.
+// imageName returns a name for people of the image that a session was started from.
 func imageName(spec Spec, img engine.Image) string {
 	if spec.Image == "" && len(img.Refs) > 0 {
 		return img.Refs[0]
@@ -152,7 +153,7 @@ func networkNotes(n Network) []string {
 	return []string{"network bridge: the engine's host, its local network and cloud metadata services are reachable from this session"}
 }
 
-// sizeNotes say which sizes that were asked for do not count.
+// sizeNotes returns notes about sizes that were asked for and have no effect.
 func (s *Spec) sizeNotes() []string {
 	if s.Profile != Dev || s.Limits.Home == 0 {
 		return nil
@@ -160,14 +161,14 @@ func (s *Spec) sizeNotes() []string {
 	return []string{"profile dev: the home is on the container's own root, and has no size of its own: the limit for it does not count"}
 }
 
-// prerequisites are what has to be known before a session can be provisioned.
+// prerequisites holds what must be known before a session can be provisioned.
 type prerequisites struct {
 	image engine.Image
 	notes []string // of the image
 	info  engine.Info
 }
 
-// prerequisites gets the image, and what the engine can do, at once.
+// prerequisites resolves the image and asks for the engine's description, in parallel.
 func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, error) {
 	var p prerequisites
 	group, ctx := errgroup.WithContext(ctx)
@@ -181,7 +182,7 @@ func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, 
 		if p.info, err = e.info(ctx); err != nil {
 			return err
 		}
-		return spec.possible(p.info) // before an image is pulled for nothing
+		return spec.possible(p.info) // so that no image is pulled in vain
 	})
 	if err := group.Wait(); err != nil {
 		return p, err
@@ -193,11 +194,11 @@ func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, 
 // no command installs any, and nothing is mounted among them.
 func (s *Spec) readsPrograms() bool { return s.Profile == Strict && !s.worksIn(engine.ProgramsDir) }
 
-// names reports whether the session's user can be given a name. uid 0 has one in every
-// image that has any.
+// names reports whether the session's user can be given a name. uid 0 needs none: every
+// image that has a passwd file names it.
 func (s *Spec) names() bool { return s.Profile == Strict && !s.worksIn(engine.AccountsDir) }
 
-// nameNotes say why the user is not given a name.
+// nameNotes returns a note if the user is not given a name.
 func (s *Spec) nameNotes() []string {
 	if s.Profile != Strict || s.names() {
 		return nil
@@ -205,12 +206,12 @@ func (s *Spec) nameNotes() []string {
 	return []string{fmt.Sprintf("the session's user may have no name: the workspace lies at %s, where its entry would be", s.Workspace.Target)}
 }
 
-// worksIn reports whether the workspace lies in a directory.
+// worksIn reports whether the workspace is in or below a directory.
 func (s *Spec) worksIn(dir string) bool {
 	return s.Workspace.Target == dir || strings.HasPrefix(s.Workspace.Target, dir+"/")
 }
 
-// resolve finds the image, and what the owner should know of it.
+// resolve returns the image, and notes about it for the owner.
 func (e *Engine) resolve(ctx context.Context, ref string) (engine.Image, []string, error) {
 	if ref != "" {
 		img, err := e.images.Resolve(ctx, ref, e.opts.Progress)
@@ -223,7 +224,7 @@ func (e *Engine) resolve(ctx context.Context, ref string) (engine.Image, []strin
 	return img, []string{note}, err
 }
 
-// possible refuses what the engine's machine does not have.
+// possible returns an error if the engine's machine lacks what the spec asks for.
 func (s *Spec) possible(info engine.Info) error {
 	if have := float64(info.CPUs); have > 0 && s.Limits.CPUs > have {
 		return badInput("cpus", "cpus %v: the engine's machine has %v", s.Limits.CPUs, have)
@@ -235,8 +236,8 @@ func (s *Spec) possible(info engine.Info) error {
 	return nil
 }
 
-// fit adapts the limits to the engine's machine, and refuses what the engine
-// would drop silently.
+// fit adapts the limits to the engine's machine. It returns an error for limits that the
+// engine would ignore silently.
 func (s *Spec) fit(info engine.Info) error {
 	if s.Limits.CPUs == 0 {
 		s.Limits.CPUs = float64(min(defaultCPUs, max(1, info.CPUs)))
@@ -264,7 +265,7 @@ func explainBind(err error, spec Spec) error {
 	return fmt.Errorf("%w\nthe engine must see %s at the same path; a remote or virtualised engine may not: use copy:%[2]s", err, spec.Workspace.Dir)
 }
 
-// session makes the Session of one that runs.
+// session returns the Session for a running session.
 func (e *Engine) session(handle engine.Handle, info Info) *Session {
 	s := &Session{engine: e, handle: handle, info: info, restarted: newRestarted()}
 	s.kept = sync.OnceValues(s.artifacts)

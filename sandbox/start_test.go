@@ -265,7 +265,7 @@ func TestWarm(t *testing.T) {
 	})
 }
 
-// However many callers ask at once, each gets a session of its own.
+// No session is given to two callers, however many ask at once.
 func TestWarmIsNeverShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

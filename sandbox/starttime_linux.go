@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// startTime distinguishes the process that has a pid now from all that had it before and will
-// have it later: the boot, and when after that it was started. Nothing of it
-// comes from the clock that people set. It is "" of a process that has ended, and
-// not ok where it is not known.
+// startTime returns a text that distinguishes the process with a pid from all that had the
+// pid before or will have it later: the boot, and the start time counted from it. It does
+// not depend on the wall clock. The text is "" if the process has ended. ok is false if
+// the start time cannot be read.
 func startTime(pid int) (text string, ok bool) {
-	// Asked first, because /proc may hide other users' processes.
+	// Signal 0 comes first, because /proc may hide the processes of other users.
 	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 		return "", true
 	}

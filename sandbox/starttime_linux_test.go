@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Row L10: setting the clock changes no owner. The kernel's own file of when
-// it was booted, by the clock of now, is the only thing that a step changes.
+// Row L10: setting the clock changes no owner. A step of the clock changes only the boot
+// time that the kernel computes from the present time.
 func TestBirthAndTheClock(t *testing.T) {
 	t.Parallel()
 	proc := t.TempDir()

@@ -16,18 +16,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// TerminalOptions say what kind of terminal a command gets. Zero values are
-// defaults.
+// TerminalOptions describe the terminal of a command. The zero value is valid.
 type TerminalOptions struct {
 	Size screen.Size // 0 by 0: 80 by 24
-	// Terms are values for TERM, the best first: the first that the image knows is
-	// taken, then xterm-256color. A TERM in the command's Env wins.
+	// Terms are values for TERM, in order of preference. The first that the image
+	// describes is used, or xterm-256color. A TERM in the command's Env overrides them.
 	Terms []string
-	// Live gets what the terminal shows as it comes, byte for byte: it is a
-	// person's own terminal, and nothing is masked in it. It answers what programs
-	// ask of a terminal, so that without a Live the Terminal itself does. While it
-	// blocks, so does the command; it must not for long after the command has been
-	// killed.
+	// Live gets every byte that the terminal shows, as it arrives. It is the user's own
+	// terminal: nothing is masked, and it answers the queries that programs send to a
+	// terminal. Without a Live the Terminal answers them. A Write that blocks also blocks
+	// the command. It must not block for long after the command was killed.
 	Live io.Writer
 }
 
@@ -36,21 +34,21 @@ type TerminalOptions struct {
 type Terminal struct {
 	session *Session
 	command Command
-	live    io.Writer // the reader's; nil once it has failed
-	draws   bool      // there is no other terminal that answers what the program asks
+	live    io.Writer // used by read only; nil once it has failed
+	draws   bool      // this Terminal answers queries, because there is no Live
 	term    *exec.Terminal
 	stream  engine.Stream
 	out     *sink.Sink
 	screen  *screen.Screen
 	end     context.CancelCauseFunc // kills the command
-	hurry   atomic.Bool             // it has ended: what is left is not worth drawing
-	replies chan struct{}           // a token: the screen owes an answer
+	hurry   atomic.Bool             // the command has ended: do not draw the rest
+	replies chan struct{}           // a token: the screen has answers to send
 	writing sync.Mutex              // one write at a time
 
 	mu       sync.Mutex
 	bytes    int64         // guarded by mu; shown so far
-	lastRead time.Time     // guarded by mu; time of the last output
-	lastSent time.Time     // guarded by mu; time of the last input
+	lastRead time.Time     // guarded by mu: when output last came
+	lastSent time.Time     // guarded by mu: when input was last sent
 	changed  chan struct{} // guarded by mu; closed and replaced when something is shown
 
 	done   chan struct{} // closed when all is over
@@ -58,11 +56,11 @@ type Terminal struct {
 	err    error         // set before done is closed
 }
 
-// Terminal starts a command on a terminal and returns when it has been started.
-// It ends by itself, at its Timeout, with ctx, or by Kill, and everything that it
-// has started in the background with it unless it ended by itself. Wait must be
-// called. The command's Stdin, Job and Output.Streams are not heeded: there is one
-// stream both ways. Errors are those of Run.
+// Terminal starts a command on a terminal and returns when it has started. The caller must
+// call Wait. The command ends by itself, or it is killed at its Timeout, when ctx ends, or by
+// Kill. A kill also ends everything that the command has started in the background.
+// Terminal ignores c.Stdin, c.Job and c.Output.Streams, because a terminal has one stream in
+// each direction. Errors are those of Run.
 func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions) (*Terminal, error) {
 	res := Result{Session: s.ID()}
 	over, err := s.admit(ctx, &c, ModeTerminal, &res)
@@ -111,8 +109,8 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 	return t, nil
 }
 
-// ptyError marks what goes wrong with the terminal itself. What is wrong with the
-// command is said as it is without one.
+// ptyError marks an error of the terminal itself. It leaves other errors as they are without
+// a terminal.
 func ptyError(err error) error {
 	e, ok := errors.AsType[*exec.Error](err)
 	if !ok {
@@ -172,7 +170,7 @@ func (t *Terminal) run(ctx context.Context) {
 	res.Output = t.out.Close()
 }
 
-// note puts an error where the output is: at the start of a line.
+// note writes an error into the output, on a line of its own.
 func (t *Terminal) note(err error) {
 	text := err.Error()
 	if e, ok := errors.AsType[*exec.Error](err); ok {
@@ -185,17 +183,17 @@ func (t *Terminal) note(err error) {
 }
 
 const (
-	// drainTime is how long a terminal may show nothing, after the end of its
-	// command, before it is given up. As a rule it ends at once.
+	// drainTime is how long to wait for output after the command has ended, if the
+	// terminal's stream does not end. Usually it ends at once.
 	drainTime = time.Second
-	// drawTime is how long what it does show is still drawn on the screen: a flood
-	// is skipped, but sequences can be made to cost a millisecond each.
+	// drawTime is how long such output is still drawn on the screen. A flood is skipped, but
+	// hostile sequences can cost a millisecond each.
 	drawTime     = 5 * time.Second
-	drawTimeKill = 500 * time.Millisecond // of a command that was killed
+	drawTimeKill = 500 * time.Millisecond // after a kill
 )
 
-// drain waits until all that the command has written is read: without end after
-// its own end, as long as there is more; for drainTime after a kill.
+// drain waits until all output is read. If the command ended by itself, drain waits as long
+// as there is more. After a kill it waits for drainTime.
 func (t *Terminal) drain(ctx context.Context, read <-chan struct{}) {
 	patience := drawTime
 	if ctx.Err() != nil {
@@ -216,12 +214,12 @@ func (t *Terminal) drain(ctx context.Context, read <-chan struct{}) {
 	}
 }
 
-// exitTime is how long the engine may take to note how a command has ended. As a rule
-// that is a few milliseconds.
+// exitTime is how long the engine may take to report the exit code. Usually it takes a few
+// milliseconds.
 const exitTime = time.Second
 
-// exitCode is the exit code as the engine reports it. An engine that does not know it
-// gives an error, never a 0.
+// exitCode returns the exit code that the engine reports. If the engine does not know it,
+// exitCode returns an error.
 func (t *Terminal) exitCode(ctx context.Context, st exec.Status) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTime)
 	defer cancel()
@@ -235,17 +233,17 @@ func (t *Terminal) exitCode(ctx context.Context, st exec.Status) (int, error) {
 	return code, nil
 }
 
-// Kill ends the command and everything it has started, as the end of the context
-// would. It does not wait for it.
+// Kill ends the command and everything that it has started, as the end of the context does.
+// It does not wait for them to end.
 func (t *Terminal) Kill() { t.end(context.Canceled) }
 
-// Done is closed when the command has ended and all of its output is there.
+// Done returns a channel that is closed when the command has ended and all of its output has
+// been read.
 func (t *Terminal) Done() <-chan struct{} { return t.done }
 
-// Wait waits for the command's end and returns what Run would, except that the
-// output is in one stream: what the terminal showed, as text. An error of the
-// terminal also is the last line of that, as "PTY error: …". It may be called more
-// than once.
+// Wait waits for the command to end and returns the same as Run, except that the output is
+// one stream, the text of what the terminal showed. An error of the terminal is also the
+// last line of that text, as "PTY error: …". Wait may be called more than once.
 func (t *Terminal) Wait() (Result, error) {
 	<-t.done
 	return t.result, t.err

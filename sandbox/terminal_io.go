@@ -10,8 +10,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// readSize is how much of a terminal's output is taken at once: more than the
-// kernel holds for one, so that a flood is drawn in large pieces.
+// readSize is how much of a terminal's output is read at once. It is more than the kernel
+// buffers for a terminal, so that a flood is drawn in large pieces.
 const readSize = 64 << 10 // bytes
 
 // read takes what the terminal shows until it ends.
@@ -53,7 +53,7 @@ func (t *Terminal) take(p []byte) {
 	t.changed = make(chan struct{})
 }
 
-// shown is how much the terminal has shown, and a channel that is closed when it
+// shown returns how many bytes the terminal has shown, and a channel that is closed when it
 // shows more.
 func (t *Terminal) shown() (int64, <-chan struct{}) {
 	t.mu.Lock()
@@ -61,8 +61,8 @@ func (t *Terminal) shown() (int64, <-chan struct{}) {
 	return t.bytes, t.changed
 }
 
-// answer writes what the screen owes the program, which may not be reading: that
-// must not keep its output from being read.
+// answer sends the screen's answers to the program. It has its own goroutine, because the
+// program may not read them, and that must not stop the reading of its output.
 func (t *Terminal) answer(over <-chan struct{}) {
 	for {
 		select {
@@ -78,10 +78,9 @@ func (t *Terminal) answer(over <-chan struct{}) {
 	}
 }
 
-// Write types bytes as they are. It blocks while the program does not read and
-// the kernel's buffer, 4 KiB as a rule, is full; the command's end ends that. A line
-// longer than 4095 bytes cannot be typed to a program that reads whole lines: the
-// kernel drops the rest of it.
+// Write types bytes as they are. It blocks while the program does not read and the kernel's
+// buffer is full, which usually holds 4 KiB; it returns when the command ends. If the program
+// reads whole lines, the kernel drops the part of a line after 4095 bytes.
 func (t *Terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.lastSent = time.Now()
@@ -99,9 +98,8 @@ func (t *Terminal) write(p []byte) (int, error) {
 	return t.term.Write(p)
 }
 
-// Keys presses keys by their names, as screen.Screen.Keys has them, in the modes
-// that the program has set its terminal to. A *screen.KeyError means that nothing
-// was pressed.
+// Keys presses the named keys, as the terminal's present modes encode them. Package screen
+// has the names. If the error is a *screen.KeyError, no key was pressed.
 func (t *Terminal) Keys(names ...string) error {
 	p, err := t.screen.Keys(names...)
 	if err != nil {
@@ -123,7 +121,7 @@ func (t *Terminal) Paste(text string) error {
 	return err
 }
 
-// Screen is what a person would see now, with secrets masked.
+// Screen returns what a person would see now, with secrets masked.
 func (t *Terminal) Screen() screen.Snapshot {
 	shot := t.screen.Snapshot()
 	secrets := t.session.engine.opts.Secrets
@@ -146,15 +144,15 @@ func (t *Terminal) Screen() screen.Snapshot {
 	return shot
 }
 
-// Restore returns what a person's own terminal has to be shown after the command's
-// end so that it is as before: nothing, if the command has cleaned up.
+// Restore returns the bytes that reset a user's own terminal after the command's end. There
+// are none if the command has reset it itself.
 func (t *Terminal) Restore() []byte { return t.screen.Restore() }
 
 // full reports whether a row may go on in the next one.
 func full(row string, cols int) bool { return utf8.RuneCountInString(row) >= cols-1 }
 
-// cut makes a text that many rows of a screen again. The last one may be longer:
-// a mask is not what it stands for.
+// cut splits a text into that many rows. The last one may be longer, because a mask and the
+// secret that it replaces differ in length.
 func cut(text string, rows, cols int) []string {
 	lines := make([]string, 0, rows)
 	for range rows - 1 {
@@ -169,8 +167,8 @@ func cut(text string, rows, cols int) []string {
 	return append(lines, text)
 }
 
-// Text is the output so far as text, as much as the command's window holds: lines
-// end with a line feed, sequences are removed, secrets masked.
+// Text returns the output so far as text, as much of it as the window holds. Lines end with
+// a line feed, escape sequences are removed and secrets are masked.
 func (t *Terminal) Text() string {
 	sub := t.out.Subscribe()
 	defer sub.Close()
@@ -178,43 +176,43 @@ func (t *Terminal) Text() string {
 	return update.Stdout
 }
 
-// TextFrom returns the output so far as text, from a byte of it on, and the byte at
-// which that begins: a later one, if the window does not hold that one any more.
-// A reader that goes on at its end misses nothing, and gets nothing twice.
+// TextFrom returns the output so far as text, from the byte from on, and the byte at which
+// the text begins. That is a later byte if the window no longer holds from. A reader that
+// continues at the end of the text misses nothing and gets nothing twice.
 func (t *Terminal) TextFrom(from int64) (text string, begin int64) { return t.out.TextFrom(from) }
 
-// Event is what a wait has ended with.
+// Event says why a wait ended.
 type Event string
 
 // Events.
 const (
-	Output     Event = "output"      // what was waited for is there
+	Output     Event = "output"      // the terminal shows what was waited for
 	Quiet      Event = "quiet"       // nothing was shown for long enough
 	NeedsInput Event = "needs_input" // the command waits for its terminal
 	Ended      Event = "ended"
 )
 
-// Until is what to wait for: the first of those that are set. The zero Until waits
-// for any output.
+// Until says what to wait for. WaitFor returns at the first of the fields that are set. The
+// zero Until waits for any output.
 type Until struct {
-	Match func(screen.Snapshot) bool // of the screen; asked when it has changed, and at once
-	Quiet time.Duration              // without any output, from the call on
+	Match func(screen.Snapshot) bool // reports whether the screen is as wanted; called at once and after changes
+	Quiet time.Duration              // no output for this long, from the call on
 	Input bool                       // the command waits for input
 }
 
 const (
-	// inputPoll is between two looks at whether a command waits for input. While
-	// nothing is shown it doubles up to maxInputPoll.
+	// inputPoll is the pause between two questions whether the command waits for input. It
+	// doubles up to maxInputPoll while nothing is shown.
 	inputPoll    = 200 * time.Millisecond
 	maxInputPoll = 1600 * time.Millisecond
-	// inputSettle is how long a terminal must have been at rest before such a look:
-	// what was typed takes its time to arrive, and a program that shows its
-	// progress is not waiting, whatever it listens to.
+	// inputSettle is how long a terminal must have been at rest before such a question. Typed
+	// input takes time to arrive, and a program that shows its progress is not waiting, even
+	// if it polls its terminal.
 	inputSettle = 150 * time.Millisecond
 )
 
-// WaitFor waits until something has happened. The end of the command is always
-// waited for. The error is that of ctx: to wait only so long, give it a deadline.
+// WaitFor waits until one of the conditions holds or the command has ended. The only error is
+// that ctx has ended; give ctx a deadline to limit the wait.
 func (t *Terminal) WaitFor(ctx context.Context, until Until) (Event, error) {
 	_, changed := t.shown()
 	if until.Match != nil && until.Match(t.Screen()) {
@@ -267,7 +265,7 @@ func (t *Terminal) WaitFor(ctx context.Context, until Until) (Event, error) {
 
 func (u Until) any() bool { return u.Match == nil && u.Quiet <= 0 && !u.Input }
 
-// needsInput looks, once the terminal is at rest.
+// needsInput asks whether the command waits for input, if the terminal is at rest.
 func (t *Terminal) needsInput(ctx context.Context) (bool, error) {
 	if !t.atRest() {
 		return false, nil

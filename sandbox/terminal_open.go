@@ -15,8 +15,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// busyPause is between two tries while others take all places, or all processes, of
-// the session.
+// busyPause is the pause between two tries while other commands use all slots or all
+// processes of the session.
 const busyPause = 200 * time.Millisecond
 
 // pause waits until a second try makes sense. It reports whether ctx has not ended.
@@ -75,8 +75,8 @@ func (t *Terminal) tryOpen(ctx context.Context, command exec.Command) error {
 		return err
 	}
 	t.term, t.stream = term, stream
-	// Some engines take no notice of the size at the start. The command has not
-	// begun, so that it never sees another one.
+	// Some engines ignore the size at the start. The command has not started yet, so it
+	// never sees another size.
 	_ = t.resize(ctx, size) // a terminal of another size is better than none
 	return term.Start(ctx, helper, command)
 }
@@ -85,11 +85,11 @@ func hasName(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
-// defaultTerm is what nearly every terminal of today is like, and package screen.
+// defaultTerm is the TERM of package screen. Nearly every terminal of today supports it.
 const defaultTerm = "xterm-256color"
 
-// lastTerm is for images that describe no terminal at all: programs that come
-// with descriptions of their own all know it.
+// lastTerm is the TERM for images without descriptions of terminals. Programs that bring
+// their own descriptions know it.
 const lastTerm = "xterm"
 
 // term chooses a value for TERM. It does not wait in the queue.
@@ -119,9 +119,8 @@ func (a *attendant) Close() error {
 	return nil
 }
 
-// attend has a runner attend a terminal: that takes the terminal's place in the
-// queue. It ends when it is closed, and with the runner, which ends with this
-// process.
+// attend starts `runner attend` as a command, which uses the slot of the terminal. It ends
+// when it is closed and when its runner ends, at the latest with this process.
 func (s *Session) attend(ctx context.Context, exclusive bool) *attendant {
 	in, toIn := io.Pipe()
 	fromOut, out := io.Pipe()

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// warmPool keeps sessions prepared ahead of need, all of the shape that was last
-// asked for. It is the Engine's; sessions in it are never shared between
-// callers, and never used twice.
+// warmPool keeps sessions prepared ahead of need. All have the shape that was last asked for.
+// Each session is given to one caller and used once.
 type warmPool struct {
 	helper sync.WaitGroup
 
@@ -20,14 +19,14 @@ type warmPool struct {
 	closed  bool       // guarded by mu
 }
 
-// warmKey names a shape. What a workspace is copied from comes later.
+// warmKey returns a key for a shape, without the directory that a workspace is copied from.
 func warmKey(spec Spec) string {
 	if spec.Workspace.Kind == WorkspaceCopy {
 		spec.Workspace.Dir = ""
 	}
 	b, err := json.Marshal(spec)
 	if err != nil {
-		return "" // never equal to a key in use: nothing is kept
+		return "" // not equal to any key: nothing is prepared
 	}
 	return string(b)
 }
@@ -50,7 +49,7 @@ func (w *warmPool) take(ctx context.Context, e *Engine, spec Spec) (*Session, er
 	w.fill(e, spec, key)
 	w.mu.Unlock()
 	for _, old := range stale {
-		_ = old.Stop(ctx) // the reaper's, if it cannot be stopped now
+		_ = old.Stop(ctx) // if this fails, it is reaped later
 	}
 	if s != nil {
 		s.info.Workspace.Dir = spec.Workspace.Dir
@@ -64,7 +63,7 @@ func (w *warmPool) fill(e *Engine, spec Spec, key string) {
 	for !w.closed && len(w.ready)+w.filling < e.opts.Warm {
 		w.filling++
 		if spec.Workspace.Kind == WorkspaceCopy {
-			spec.Workspace.Dir = "" // labels do not change, and must not name another's
+			spec.Workspace.Dir = "" // labels cannot change, and must not name another caller's directory
 		}
 		w.helper.Go(func() {
 			s, err := e.prepare(context.Background(), spec)
@@ -82,7 +81,7 @@ func (w *warmPool) fill(e *Engine, spec Spec, key string) {
 	}
 }
 
-// Warm prepares sessions for spec, as many as Options.Warm, and waits for them.
+// Warm prepares Options.Warm sessions for spec and waits until they are ready.
 func (e *Engine) Warm(ctx context.Context, spec Spec) error {
 	spec, err := spec.Normalize()
 	if err != nil {

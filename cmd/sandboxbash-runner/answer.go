@@ -62,7 +62,8 @@ func (c *command) answer(ctx context.Context, answer answer) {
 	c.stdin.w = w
 	if c.req.Stdin {
 		// A kill ends the wait for input.
-		defer context.AfterFunc(ctx, c.stdin.close)()
+		unhook := context.AfterFunc(ctx, c.stdin.close)
+		defer unhook()
 		go c.stdin.pump() // until the pipe is closed, or the input has ended
 	} else {
 		c.stdin.close()

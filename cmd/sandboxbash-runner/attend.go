@@ -14,10 +14,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// terminalSocket is where the attendant of a terminal connects: a process of ours that
-// another runner starts, and that carries frames between host and terminal. An engine
-// does not tell the process on a terminal that the host has gone; the runner that
-// serves the host notices, and ends the attendant.
+// terminalSocket is the socket that the attendant of a terminal connects to. The attendant
+// is a process of ours that another runner starts, and carries frames between host and
+// terminal. An engine does not tell the process on a terminal that the host has gone. The
+// runner that serves the host notices it, and ends the attendant.
 type terminalSocket struct {
 	socket    *os.File
 	path      string
@@ -42,10 +42,10 @@ func listenForAttendant() (*terminalSocket, error) {
 	return &terminalSocket{socket: os.NewFile(uintptr(fd), path), path: path}, nil
 }
 
-// admitTime is how long an attendant that has been promised may take.
+// admitTime is how long to wait for the attendant.
 const admitTime = 10 * time.Second
 
-// admit waits for the attendant and returns the way to the host.
+// admit waits for the attendant and returns the writer to the host.
 func (s *terminalSocket) admit() (*frameWriter, error) {
 	conn, err := s.socket.SyscallConn()
 	if err != nil {
@@ -71,9 +71,9 @@ func (s *terminalSocket) close() {
 	s.socket.Close()
 }
 
-// attend says that it is there, and then carries bytes between the host and the
-// runner of a terminal, whose pid is the first line of standard input, until one
-// of them has gone. It runs as uid 0.
+// attend sends its greeting. Then it carries bytes between the host and the runner of a
+// terminal, whose pid is the first line of standard input, until one of them has gone. It
+// runs as uid 0.
 func attend(stdin io.Reader, stdout io.Writer) error {
 	// In profile dev commands have this uid, and may trace.
 	if err := hide(); err != nil {
@@ -108,5 +108,5 @@ func attend(stdin io.Reader, stdout io.Writer) error {
 		_, err := io.Copy(struct{ io.Writer }{terminal}, stdin)
 		over <- err
 	}()
-	return <-over // the other one ends with this process
+	return <-over // the other goroutine ends with this process
 }

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// pipeSize is what pipes with much to carry are grown to: the kernel's
-	// default limit for unprivileged users (pipe-max-size of pipe(7)).
+	// pipeSize is the size of pipes that carry much. It is the kernel's default limit for
+	// unprivileged users (pipe-max-size of pipe(7)).
 	pipeSize = 1 << 20
-	// drainTime is how long a command's pipes are read on after its own end,
-	// when children still hold them: enough for output that was on its way.
+	// drainTime is how long the pipes are read after the command's own end if children
+	// still hold them. It is enough for output that was on its way.
 	drainTime = 100 * time.Millisecond
 )
 
@@ -50,8 +50,8 @@ type command struct {
 
 	mu     sync.Mutex
 	pid    int           // guarded by mu until started; the leader's, 0 before
-	early  *wire.Kill    // guarded by mu; a kill that came before pid was there
-	killed chan struct{} // guarded by mu; made by the first kill, closed when it has done its work
+	early  *wire.Kill    // guarded by mu; a kill that came before pid was set
+	killed chan struct{} // guarded by mu; made by the first kill, closed when that is done
 	rung   wire.Rung     // written before killed is closed
 }
 
@@ -62,12 +62,12 @@ func newCommand(s *server, req wire.Request) *command {
 	}
 }
 
-// run runs the command and sends its Exit or Failed. If children are left the runner
-// exits: they pass to PID 1. In order:
+// run runs the command and sends its Exit or Failed. If children are left, the runner then
+// exits and they pass to PID 1. The steps, in order:
 //
 //	slot, job's files, fork         a failure here is a Failed; nothing has run
 //	reap, pumps                     goroutines, until the leader ends and its pipes are drained
-//	ended, then waitForKill         a kill that has begun must have done its work
+//	ended, then waitForKill         a kill that has begun must be done
 //	leave                           pipes of children that live on go to PID 1
 //	release, rest, done, Exit       the slot is free before the host can send again
 func (c *command) run() {
@@ -150,7 +150,8 @@ func (c *command) report(release func()) {
 			p.r.Close()
 		}
 	}
-	// Before the Exit: a host that gets it may close the stream, which ends this process.
+	// This comes before the Exit, because a host that gets it may close the stream, which
+	// ends this process.
 	c.server.init.leave(left)
 	if c.job != nil && c.job.finished(exit) {
 		os.Exit(0)
@@ -164,7 +165,7 @@ func (c *command) report(release func()) {
 	}
 }
 
-// exit is how the command ended and what it used, but for its output.
+// exit returns how the command ended and what it used, without the counts of its output.
 func (c *command) exit() wire.Exit {
 	exit := wire.Exit{
 		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.count.end(),
@@ -185,8 +186,8 @@ func (c *command) exit() wire.Exit {
 	return exit
 }
 
-// left counts the children that live on. 0 is the kernel's word: what a command
-// starts stays below this process, and a wait has said that it has no child.
+// left counts the children that live on. The kernel proves a 0: what a command starts stays
+// below this process, and wait4 has said that this process has no child.
 func (c *command) left() uint64 {
 	select {
 	case <-c.alone:
@@ -196,7 +197,8 @@ func (c *command) left() uint64 {
 	if n := len(proc.Descendants(os.Getpid())); n > 0 {
 		return uint64(n)
 	}
-	// Either reap has not got that far yet, or one has forked behind the scan.
+	// The scan found none. Either reap has not finished yet, or a process has forked after
+	// the scan passed it.
 	select {
 	case <-c.alone:
 		return 0
@@ -213,15 +215,15 @@ func cpu(u *unix.Rusage) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// reap waits for the command and for everything below it that loses its parent.
-// When the leader has ended it first looks whether that was the last: then alone
-// is closed before ended, and the runner is known to be fit for another command.
+// reap waits for the command and for every orphan below it. When the leader has ended, reap
+// first checks whether it was the last child. If so, alone is closed before ended, and the
+// runner can take another command.
 func (c *command) reap() {
 	options := 0
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
-		// WALL: a child of clone(2) that ends without SIGCHLD is one too.
+		// WALL also waits for children of clone(2) that end without SIGCHLD.
 		pid, err := unix.Wait4(-1, &status, options|unix.WALL, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -247,19 +249,18 @@ func (c *command) reap() {
 
 func addTime(a, b unix.Timeval) unix.Timeval { return unix.NsecToTimeval(a.Nano() + b.Nano()) }
 
-// leader is the leader's pid, 0 before the start.
+// leader returns the leader's pid, 0 before the start.
 func (c *command) leader() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pid
 }
 
-// kill ends the command: SIGTERM to its group, and after grace SIGKILL to the
-// group and to every descendant until none is left. Only the first call counts.
-// It returns at once. The command ends when nothing is left of it.
+// kill starts to kill the command and returns at once. The group gets SIGTERM and, after
+// grace, SIGKILL, as does every descendant until none is left. Later calls are no-ops.
 func (c *command) kill(grace time.Duration) { c.end(wire.Kill{Grace: grace}) }
 
-// end is kill, with SIGINT first if that is asked for.
+// end is like kill, but sends SIGINT first if kill.Interrupt is set.
 func (c *command) end(kill wire.Kill) {
 	if c.quit != nil {
 		c.quit()
@@ -282,7 +283,7 @@ func (c *command) end(kill wire.Kill) {
 	c.beginKill(kill)
 }
 
-// killIfAsked does what a kill has asked for while the command was starting.
+// killIfAsked starts the kill that was asked for while the command was starting.
 func (c *command) killIfAsked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,13 +316,13 @@ func (c *command) climb(kill wire.Kill) wire.Rung {
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 	c.server.freezer.uid = c.req.UID
 	s := sweeper{freezer: c.server.freezer, gone: c.isAlone}
-	// No Exit before nothing is left. A host that waits has the container as its next
-	// rung; for a job, or without a host, this is the last one.
+	// There is no deadline and no Exit until nothing is left. A host that waits resets the
+	// container as its next rung. For a job, or without a host, this is the last rung.
 	s.run(time.Time{})
 	return wire.RungKill
 }
 
-// isAlone waits at most so long until no child is left, and reports whether none is.
+// isAlone waits up to that long until no child is left, and reports whether none is left.
 func (c *command) isAlone(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -333,7 +334,7 @@ func (c *command) isAlone(wait time.Duration) bool {
 	}
 }
 
-// waitForKill waits until a kill that has begun has done its work.
+// waitForKill waits until a kill that has begun is done.
 func (c *command) waitForKill() {
 	c.mu.Lock()
 	killed := c.killed

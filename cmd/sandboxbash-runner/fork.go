@@ -12,8 +12,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// forker forks commands on a thread that has given up the proc.Mark. The children of a
-// thread have its capabilities, and an exec under no-new-privileges adds none.
+// forker forks commands on a thread without the proc.Mark. Children have the capabilities of
+// the thread that forks them, and an exec under no-new-privileges adds none.
 type forker struct{ asked chan func() }
 
 // newForker starts the thread, which lives as long as this process.
@@ -21,7 +21,7 @@ func newForker() (*forker, error) {
 	f := &forker{asked: make(chan func())}
 	dropped := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the capability is gone for good
+		runtime.LockOSThread() // for ever: the thread never gets the capability back
 		err := dropMark()
 		dropped <- err
 		if err != nil {
@@ -34,7 +34,7 @@ func newForker() (*forker, error) {
 	return f, <-dropped
 }
 
-// do runs fork on the thread.
+// do calls fork on the thread.
 func (f *forker) do(fork func() (int, error)) (pid int, err error) {
 	done := make(chan struct{})
 	f.asked <- func() {
@@ -45,7 +45,7 @@ func (f *forker) do(fork func() (int, error)) (pid int, err error) {
 	return pid, err
 }
 
-// dropMark takes the mark from the calling thread and from what it starts.
+// dropMark removes the mark from the calling thread and the processes that it starts.
 func dropMark() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData // of 32 capabilities each
@@ -63,14 +63,14 @@ func dropMark() error {
 	return nil
 }
 
-// trusted reports whether the command is a program of ours that keeps the mark. The
-// host requests programs by path for itself alone: its users' commands are scripts.
+// trusted reports whether the command is a program of ours, which keeps the mark. Only such
+// programs are requested by path: the commands of users are scripts.
 func (c *command) trusted() bool {
 	return c.req.Path == wire.RunnerPath && c.req.UID == 0 && len(c.req.Args) > 0 && wire.Verb(c.req.Args[0]).Trusted()
 }
 
-// hide makes this process one that no other reads the memory, the environment or
-// the descriptors of without CAP_SYS_PTRACE, which no process of a session has.
+// hide makes this process not dumpable. Other processes can then read its memory, its
+// environment and its descriptors only with CAP_SYS_PTRACE, which none in a session has.
 func hide() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)

@@ -16,24 +16,34 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 )
 
-// freezeLock is locked by the process that has stopped all commands of the session:
-// what one has stopped another must not take for stopped by its own user.
+// freezeLock is locked by the process that has stopped all commands of the session. A second
+// process would think that the processes stopped by the first were stopped by their user.
 var freezeLock = filepath.Join(stateDir, "freeze")
 
 const (
-	// freezeRounds is how often everything is stopped and looked at before what is
-	// not of this process may go on.
+	// freezeRounds is the most rounds of stopping and killing before the bystanders are
+	// continued.
 	freezeRounds = 10
-	// restTries is how often one looks for a list of processes without gaps.
+	// restTries is how often atRest tries to read a list of processes without gaps.
 	restTries = 10
 	restPause = time.Millisecond
-	// parentTime is how long the parents among the bystanders may take to stop.
+	// parentTime is how long to wait for the bystanders that have children to stop.
 	parentTime = 20 * time.Millisecond
 )
 
-// freezer stops all commands of a session for a few milliseconds, and kills those
-// below this process while nothing can fork: the rung for what forks faster than
-// /proc can be read. What is not below this process goes on as it was.
+// freezer stops all commands of a session for a few milliseconds and kills those below this
+// process while nothing can fork. It is the rung for commands that fork faster than /proc can
+// be read. Bystanders, which are not below this process, continue afterwards.
+//
+// freeze does the following, with docs/adr/0023 as the reason for each step:
+//
+//	lock           only one process of a session freezes at a time
+//	before         note which processes are stopped already, to leave them stopped
+//	stopParents    stop bystanders that have children, ancestors first
+//	stopAll        stop every process that the session's user may signal
+//	atRest, kill   read /proc until it has no gaps, and kill what is below this process;
+//	               repeat stopAll and this until a round finds no new process
+//	goOn           continue the bystanders, children first
 type freezer struct {
 	uid  uint32 // of the session's commands
 	lock *os.File
@@ -48,8 +58,8 @@ func openFreezer() (*freezer, error) {
 	return &freezer{lock: lock}, nil
 }
 
-// freeze does nothing where another process freezes at the moment, or where runners
-// cannot be distinguished from commands: the next rung is the container.
+// freeze does nothing if another process is freezing the session, or if runners cannot be
+// distinguished from commands. The next rung is then the reset of the container.
 func (f *freezer) freeze() {
 	if f.uid == 0 && !proc.Marked(os.Getpid()) {
 		return
@@ -77,7 +87,7 @@ func (f *freezer) freeze() {
 				_ = unix.Kill(p.PID, unix.SIGKILL)
 			}
 		}
-		// One that ends may have the kernel continue others of its group.
+		// When a process ends, the kernel may continue others of its process group.
 		if fresh == 0 {
 			break
 		}
@@ -85,10 +95,10 @@ func (f *freezer) freeze() {
 	goOn(atRest(), before)
 }
 
-// stopAll stops every process that the session's user may signal. The kernel walks
-// all processes under a lock that a fork takes too, and a process with a signal
-// pending does not fork: nothing gets away. PID 1 and this process are left out by
-// the kernel; in profile dev the runners have the commands' uid, and go on at once.
+// stopAll stops every process that the session's user may signal. No process escapes: the
+// kernel walks all processes under a lock that a fork takes too, and a process with a signal
+// pending does not finish a fork. The kernel leaves out PID 1 and this process. In profile
+// dev the runners have the commands' uid, so they are stopped too, and continued at once.
 func (f *freezer) stopAll() {
 	if f.uid != 0 {
 		_ = asSignaller(f.uid, stopEverything)
@@ -104,12 +114,12 @@ func (f *freezer) stopAll() {
 
 func stopEverything() { _ = unix.Kill(-1, unix.SIGSTOP) }
 
-// strangers are uids of which a session uses at most one.
+// strangers are two uids. A session uses at most one of them, so the other belongs to no
+// process.
 var strangers = [2]uint32{65533, 65532}
 
-// asSignaller runs fn on a thread that may signal what uid may signal and nothing
-// else, and that no process of uid may signal or trace. It works at the pids limit:
-// nothing is forked.
+// asSignaller calls fn on a thread that may signal exactly what uid may signal, and that no
+// process of uid may signal or trace. It forks nothing, so it works at the pids limit.
 func asSignaller(uid uint32, fn func()) error {
 	stranger := strangers[0]
 	if stranger == uid {
@@ -117,8 +127,8 @@ func asSignaller(uid uint32, fn func()) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Raw, and so of this thread alone. A signal's sender counts with its effective
-	// and its real uid, its receiver with its real and its saved one.
+	// A raw system call changes this thread only. A process may signal another if its real
+	// or effective uid equals the other's real or saved uid.
 	set := func(ruid, euid, suid uint32) error {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(ruid), uintptr(euid), uintptr(suid)); errno != 0 {
 			return errno
@@ -137,13 +147,14 @@ func asSignaller(uid uint32, fn func()) error {
 	return hide()
 }
 
-// atRest lists the processes once none is missing between one of them and its
-// ancestors: then none has ended, and left its children to another, meanwhile.
+// atRest lists the processes. It reads /proc until the list has the parent of each process.
+// A missing parent means that a process ended during the scan, and its children have passed
+// to another.
 func atRest() []proc.Process {
 	var all []proc.Process
 	for range restTries {
 		all = proc.Processes()
-		there := map[int]bool{0: true} // the parent of what comes from outside
+		there := map[int]bool{0: true} // the parent of processes that come from outside
 		for _, p := range all {
 			there[p.PID] = true
 		}
@@ -155,8 +166,9 @@ func atRest() []proc.Process {
 	return all
 }
 
-// stopParents stops the bystanders that have children, ancestors first, and waits
-// for that: a shell must not see its children stop, or it takes their terminal away.
+// stopParents stops the bystanders that have children, ancestors first, and waits until they
+// have stopped. If a shell saw its foreground children stop, it would take the terminal away
+// from them.
 func (f *freezer) stopParents(all []proc.Process) {
 	deadline := time.Now().Add(parentTime)
 	own := map[int]bool{os.Getpid(): true, 1: true}
@@ -178,8 +190,8 @@ func (f *freezer) stopParents(all []proc.Process) {
 	}
 }
 
-// goOn continues what is not below this process, but what was stopped before:
-// children first, so that no shell sees them stopped.
+// goOn continues the processes that are not below this process, except those that were
+// stopped before. It continues children first, so that no shell sees them stopped.
 func goOn(all []proc.Process, before map[int]proc.Process) {
 	own := map[int]bool{os.Getpid(): true, 1: true}
 	for _, p := range proc.Below(all, os.Getpid()) {
@@ -195,7 +207,7 @@ func goOn(all []proc.Process, before map[int]proc.Process) {
 	}
 }
 
-// isCommand reports whether a process is one that freezing stops.
+// isCommand reports whether a process belongs to a command, so that freeze stops it.
 func (f *freezer) isCommand(pid int) bool {
 	if f.uid == 0 {
 		return !proc.Marked(pid)

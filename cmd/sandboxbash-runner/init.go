@@ -18,20 +18,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// initSocket is where runners tell PID 1 that the host is there, and hand over
-// the pipes of commands that have ended and left children.
+// initSocket is the socket on which runners report contact with the host to PID 1, and hand
+// over the pipes of commands that have ended and left children.
 const initSocket = stateDir + "/init"
 
-// slots is how many commands a session runs at once, whichever process of the
-// host asks. Each is a file that its runner holds a lock on meanwhile.
+// slots is how many commands a session runs at once, for all processes of the host together.
+// Each slot is a file, which a runner locks while its command runs.
 const slots = 8
 
 func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa(i)) }
 
-// runInit is PID 1. It reaps what commands have left behind, ends the container
-// when the lease is over, and on SIGUSR2 ends everything below it: the host's
-// way to make room when nothing can be started any more. Its exit code says why it
-// has ended; an engine that has lost it says 0, which is none of ours.
+// runInit is PID 1. It reaps the survivors of commands and ends the container when the lease
+// is over. On SIGUSR2 it kills everything below it. The host sends that to make room when no
+// process can be started. The exit code says why PID 1 ended. It is never 0, which an engine
+// reports if it has missed the end.
 func runInit(args []string) (code int, err error) {
 	var a wire.InitArgs
 	if err := wire.ParseArgs(args, &a); err != nil {
@@ -87,7 +87,7 @@ func reapAll() bool {
 	}
 }
 
-// reapFor reaps what ends within so long, and reports whether no child is left.
+// reapFor reaps the children that end within that time, and reports whether none is left.
 func reapFor(wait time.Duration) bool {
 	for deadline := time.Now().Add(wait); ; time.Sleep(minSweepPause / 2) {
 		if reapAll() {
@@ -99,8 +99,8 @@ func reapFor(wait time.Duration) bool {
 	}
 }
 
-// openTmp gives /tmp the mode that programs expect. Engines have a tmpfs take the
-// mode of the image's own directory, whatever they are asked for.
+// openTmp gives /tmp the mode that programs expect. Engines give the tmpfs the mode of the
+// image's directory, even if another mode is requested.
 func openTmp() error {
 	if err := unix.Chmod("/tmp", 0o1777); err != nil {
 		return fmt.Errorf("chmod /tmp: %w", err)
@@ -108,7 +108,7 @@ func openTmp() error {
 	return nil
 }
 
-// listen makes the state directory, the slots and the socket, and serves it.
+// listen creates the state directory, the slots and the socket, and serves the socket.
 func listen(contact func()) (*os.File, error) {
 	if err := os.Mkdir(stateDir, 0o700); err != nil {
 		return nil, err
@@ -145,8 +145,8 @@ func listen(contact func()) (*os.File, error) {
 	return socket, nil
 }
 
-// receive takes one message: any is a contact, and the descriptors in it are
-// pipes to drain. It reports false when there is none yet.
+// receive reads one message. Each message is a contact, and its descriptors are pipes to
+// drain. receive returns false if there is no message yet.
 func receive(fd int, contact func()) bool {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(2*4))
@@ -174,11 +174,10 @@ func receive(fd int, contact func()) bool {
 	return true
 }
 
-// draining counts the pipes that PID 1 reads to nowhere.
+// draining counts the pipes that PID 1 drains.
 var draining atomic.Int32
 
-// maxDraining bounds the memory that those take. Beyond it the writer gets a
-// closed pipe.
+// maxDraining bounds the memory for draining. Beyond it pipes are closed.
 const maxDraining = 256
 
 // drain reads a pipe to its end and drops what it reads, so that a background
@@ -211,17 +210,17 @@ func pollable(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// initLine is a runner's line to PID 1. It is safe for concurrent use.
+// initLine is a runner's connection to PID 1. It is safe for concurrent use.
 type initLine struct {
 	fd   int
-	last atomic.Int64 // when the last contact was; nanoseconds after begun
+	last atomic.Int64 // time of the last contact, in nanoseconds after begun
 }
 
-// begun is when this process began.
+// begun is when this process started.
 var begun = time.Now()
 
-// contactPause is the least time between two contacts: each wakes PID 1, at a
-// command's cost. Leases are a second or more.
+// contactPause is the least time between two contacts. Each of them wakes PID 1, which makes
+// the command slower. Leases are a second or longer.
 const contactPause = 250 * time.Millisecond
 
 func dialInit() (*initLine, error) {
@@ -248,7 +247,8 @@ const (
 	leaveTime = 200 * time.Millisecond
 )
 
-// contact tells PID 1 that the host is there. A full queue is contact enough.
+// contact reports to PID 1 that the host is there. If the queue is full, the messages in it
+// suffice.
 func (l *initLine) contact() {
 	if now, last := int64(time.Since(begun)), l.last.Load(); last == 0 || now-last >= int64(contactPause) {
 		l.last.Store(now)
@@ -256,8 +256,8 @@ func (l *initLine) contact() {
 	}
 }
 
-// leave hands pipes to PID 1. They are dropped if it does not take them in time:
-// its queue is short, and it may be slow when much happens at once.
+// leave hands pipes to PID 1, which drains them. It gives up after leaveTime: the queue of
+// PID 1 is short, and PID 1 may be slow if much happens at once.
 func (l *initLine) leave(pipes []*os.File) {
 	var fds []int
 	for _, p := range pipes {

@@ -17,10 +17,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// job makes a command one that may go on without its host. What the command writes is
-// spooled to a file before it is framed. When the command is handed over, the runner
-// stops framing, gives back the command's slot, keeps the timeout and the lease itself,
-// and records the end in a file instead of sending it.
+// job lets a command go on without its host. The command's output is written to a file
+// before it is framed. When the command is handed over, the runner stops framing, releases
+// the command's slot, keeps the timeout and the lease itself, and records the end in a file
+// instead of sending it.
 //
 //	phase       until                                      then
 //	attached    the hand-over is done                      handedOver; Detached was the last frame
@@ -40,13 +40,13 @@ type job struct {
 
 	// Set before begun is closed.
 	started time.Time
-	release func() // gives back the slot; may be called again
+	release func() // releases the slot; may be called more than once
 
 	mu    sync.Mutex // held while a frame is written: nothing is framed behind a Detached
 	phase phase      // guarded by mu
 	id    string     // guarded by mu until the phase is handedOver
 	locks []*os.File // guarded by mu; the .job and those before it, locked as long as this process lives
-	end   *os.File   // guarded by mu; the .end to be, with its room on the disk
+	end   *os.File   // guarded by mu; becomes the .end file; its space is allocated
 
 	ending atomic.Uint64 // a wire.Ending: why it was killed first
 }
@@ -68,8 +68,8 @@ func newJob(c *command, ask wire.Job, dir jobs.Dir, lease time.Duration) *job {
 	return j
 }
 
-// prepare makes room for the output, and for a background job its record: what
-// cannot be kept is not started.
+// prepare creates the file for the output and, for a background job, its record. If that
+// fails, the command is not started.
 func (j *job) prepare() (wire.Failed, bool) {
 	f, err := j.dir.Create(jobs.LogSuffix)
 	if err != nil {
@@ -92,8 +92,8 @@ func failedJob(err error) wire.Failed {
 	return wire.Failed{Failure: wire.FailJobs, Errno: errno(err), Detail: err.Error()}
 }
 
-// claim makes the command a job: it takes an id, writes the record, and gives the
-// output its name. It needs mu.
+// claim makes the command a job: it takes an id, writes the record, and gives the output
+// its name. mu must be held.
 func (j *job) claim() (wire.Failed, bool) {
 	unlock, err := j.dir.Lock()
 	if err != nil {
@@ -111,7 +111,7 @@ func (j *job) claim() (wire.Failed, bool) {
 	if j.id, err = j.dir.Free(); err != nil {
 		return failedJob(err), false
 	}
-	// Room for the end now: it must be writable on a full disk.
+	// Allocate the room for the end now, so that it can be written on a full disk.
 	if j.end, err = j.dir.Create(jobs.EndSuffix); err != nil {
 		return failedJob(err), false
 	}
@@ -129,8 +129,8 @@ func (j *job) claim() (wire.Failed, bool) {
 	return wire.Failed{}, true
 }
 
-// record writes the job's record as it is known by now. Readers see the old one
-// or the new, and either is locked.
+// record writes the job's record with what is known now. A reader sees the old record or the
+// new one, and both are locked.
 func (j *job) record() error {
 	f, err := j.dir.Create(jobs.JobSuffix)
 	if err != nil {
@@ -154,8 +154,8 @@ func (j *job) record() error {
 	return nil
 }
 
-// abandon undoes prepare, for a command that was not started or has ended before
-// it was handed over.
+// abandon undoes prepare for a command that was not started, or that ended before it was
+// handed over.
 func (j *job) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -169,7 +169,7 @@ func (j *job) abandon() {
 	}
 }
 
-// never is called for a command that has not started and will not.
+// never is called if the command will not be started.
 func (j *job) never() {
 	j.mu.Lock()
 	j.phase = over
@@ -189,11 +189,11 @@ func (j *job) begin(release func()) {
 	}
 }
 
-// detachTime is how long a host may take nothing before the runner lets go of
-// what it has not taken.
+// detachTime is how long a hand-over waits for a host that takes no output.
 const detachTime = time.Second
 
-// handOver lets go of the host, unless the command has ended or cannot be kept.
+// handOver makes the command a job that needs no host, unless the command has ended or
+// cannot be kept.
 func (j *job) handOver() {
 	defer j.decide.Do(func() { close(j.decided) })
 	<-j.begun
@@ -231,8 +231,8 @@ func (j *job) handOver() {
 	out.send(wire.TypeDetached, answer.Append(nil))
 }
 
-// keep does from now on what the host did: it keeps the lease and the timeout,
-// and ends the job when a runner of this session asks for it.
+// keep does from now on what the host did. It keeps the lease and the timeout, and kills the
+// job when a runner of this session asks for it.
 func (j *job) keep() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGUSR1)
@@ -273,8 +273,8 @@ func (j *job) outlives() bool {
 	return j.phase == handedOver
 }
 
-// finished records the end of a command that was handed over, and reports whether it
-// was: then there is no Exit to send. It is called when no more output comes.
+// finished records the end of a command that was handed over, and reports whether it was
+// handed over; if so, no Exit is sent. It is called when no more output comes.
 func (j *job) finished(exit wire.Exit) bool {
 	j.mu.Lock()
 	handed := j.phase == handedOver
@@ -299,13 +299,13 @@ func (j *job) finished(exit wire.Exit) bool {
 		}
 	}
 	j.write(end)
-	j.c.server.init.contact() // the lease begins at the end
-	// After the record of the end: a reader that has seen no end has seen only output.
+	j.c.server.init.contact() // the lease starts again at the job's end
+	// This comes after the record of the end. So a reader that sees no end sees only output.
 	j.spool.sign(end)
 	return true
 }
 
-// write puts the end on record. If that cannot be, the job counts as lost.
+// write writes the record of the end. If that fails, the job counts as lost.
 func (j *job) write(end wire.JobEnd) {
 	sealed := end.Seal(j.ask.Key)
 	if _, err := j.end.WriteAt(sealed, 0); err != nil {
@@ -327,9 +327,8 @@ type spool struct {
 	full    bool   // guarded by mu until the pumps have ended; the disk took no more
 }
 
-// write keeps what it may and counts the rest. Nothing is kept
-// behind the first byte that was dropped. It never fails: a full file does not end the
-// command.
+// write keeps output up to the limit and counts the rest. After the first byte that was
+// dropped, nothing is kept. It never fails, because a full file must not end the command.
 func (s *spool) write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,7 +343,7 @@ func (s *spool) write(p []byte) {
 	s.full = err != nil
 }
 
-// sign appends what is missing and how the command ended.
+// sign appends a note about what is missing, and how the command ended.
 func (s *spool) sign(end wire.JobEnd) {
 	text := ""
 	if end.Kept < end.Written {

@@ -15,23 +15,23 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 )
 
-// oomClaims counts the OOM kills of the kernel in this container that are
-// known to have ended a command, or were before one that did.
+// oomClaims is a file that counts the kernel's OOM kills in this container that were claimed
+// for a command, and those before them.
 var oomClaims = filepath.Join(stateDir, "oom")
 
-// oomLag is how long an OOM kill may have been before the end of the command that it
-// has ended: its memory may take that long to be given back.
+// oomLag is the longest time between an OOM kill and the end of the command that it has
+// ended. The kernel may take that long to free the memory.
 const oomLag = 2 * time.Second
 
 // oomCounter reads how often the kernel has killed in this container's memory
 // cgroup.
 type oomCounter struct {
 	f       *os.File
-	claimed *os.File // how many of them commands have ended by; shared by all runners, locked for a claim
+	claimed *os.File // the file oomClaims; shared by all runners, locked for a claim
 }
 
-// openOOMCounter finds the counter: cgroup v2, else v1. Without one nothing is
-// ever called an OOM kill.
+// openOOMCounter opens the counter of cgroup v2, else of v1. Without a counter no end is
+// reported as an OOM kill.
 func openOOMCounter() (*oomCounter, error) {
 	claimed, err := os.OpenFile(oomClaims, os.O_RDWR, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func (o *oomCounter) read() int64 {
 	return parseOOMKills(b[:n])
 }
 
-// parseOOMKills reads the number behind "oom_kill " at the start of a line.
+// parseOOMKills reads the number after "oom_kill " at the start of a line.
 func parseOOMKills(b []byte) int64 {
 	const key = "oom_kill "
 	for line := range proc.Lines(b) {
@@ -69,8 +69,9 @@ func parseOOMKills(b []byte) int64 {
 	return 0
 }
 
-// oomWatch tells whether a command that was ended by SIGKILL was by the kernel for want of
-// memory: if there has been such a kill shortly before that no other command has ended by.
+// oomWatch determines whether a command that was ended by SIGKILL was killed by the kernel
+// at the memory limit. It was if there was an OOM kill shortly before the end which no other
+// command has claimed.
 type oomWatch struct {
 	counter *oomCounter
 
@@ -95,7 +96,7 @@ func (w *oomWatch) sample() {
 	}
 }
 
-// claim reports whether there is a kill for this command, and takes it.
+// claim claims an OOM kill for this command, and reports whether there was one.
 func (w *oomWatch) claim() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,17 +19,17 @@ type outPipe struct {
 	kind wire.Type
 	r    *os.File
 	sent atomic.Uint64
-	// owed is how many bytes stood in the pipe when the leader ended, less those of
-	// reads that have begun since. What an earlier read took may be among them or
-	// not: it counts as not.
+	// owed is how many bytes were in the pipe when the leader ended, less those read by
+	// reads that started later. Bytes of a read that was under way may or may not have been
+	// counted; they are not subtracted.
 	owed     atomic.Int64
 	finished atomic.Bool // owed is known
 	ended    bool        // set by pump: no writer is left
 	job      *job        // nil for a command that ends with its host
 }
 
-// pump sends what arrives until the last writer is gone or finish has been
-// called and its time is over.
+// pump sends what arrives, until the last writer has gone, or until drainTime after finish
+// was called.
 func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 	if *room == nil {
 		*room = make([]byte, wire.HeaderSize+wire.MaxPayload)
@@ -49,7 +49,7 @@ func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 			p.pass(out, buf, n, leader)
 		}
 		if !grown && n >= 64<<10 {
-			// It fills a pipe of the default size: give it a large one.
+			// It fills a pipe of the default size, so make the pipe larger.
 			grown = true
 			p.control(func(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) })
 		}
@@ -65,15 +65,15 @@ func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 	}
 }
 
-// Small output waits for a moment too short to notice: most often the command ends meanwhile, and its last output and its end travel
-// together; else more output comes, and many small frames become few.
+// Small output waits for a moment too short to notice. If the command ends in that time, its
+// last output and its end are sent together. If more output comes, fewer frames are sent.
+// See docs/adr/0009.
 const (
 	smallChunk = 4 << 10 // bytes
 	chunkPause = 500 * time.Microsecond
 )
 
-// pause waits for the leader's end, but not for long. It reports whether it has
-// come.
+// pause waits a short time for the leader's end, and reports whether it has ended.
 func pause(leader <-chan struct{}) bool {
 	timer := time.NewTimer(chunkPause)
 	defer timer.Stop()
@@ -94,8 +94,8 @@ func (p *outPipe) pass(out *frameWriter, buf []byte, n int, leader <-chan struct
 	}
 }
 
-// keep is pass for a command that may go on without its host: the file has it
-// before the host, and the host only as long as it is there.
+// keep is like pass for a command with a job. It writes the output to the job's file first,
+// and to the host only until the hand-over.
 func (p *outPipe) keep(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
 	p.job.spool.write(buf[wire.HeaderSize : wire.HeaderSize+n])
 	p.job.mu.Lock()
@@ -106,8 +106,8 @@ func (p *outPipe) keep(out *frameWriter, buf []byte, n int, leader <-chan struct
 	p.pass(out, buf, n, leader)
 }
 
-// hold leaves a frame to be sent with the next one, which the command's end
-// surely brings.
+// hold keeps a frame to be sent with the next one. The command's end sends one at the
+// latest.
 func (p *outPipe) hold(out *frameWriter, buf []byte, n int) {
 	wire.PutHeader(buf, p.kind, n)
 	out.hold(buf[:wire.HeaderSize+n])
@@ -120,8 +120,8 @@ func (p *outPipe) send(out *frameWriter, buf []byte, n int) {
 	p.sent.Add(uint64(n))
 }
 
-// pumpOwed sends what the command itself had written before its end and a slow
-// host has not yet let through: a child that goes on writing gets no further.
+// pumpOwed sends what the command had written before its end, if a slow host has not taken
+// it yet. It does not send what a surviving child writes after that.
 func (p *outPipe) pumpOwed(out *frameWriter, buf []byte) {
 	for p.owed.Load() > 0 {
 		n, err := -1, error(nil)

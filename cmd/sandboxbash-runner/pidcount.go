@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// pidCounter reads the last process id that the kernel has given out in this
-// container: the last field of /proc/loadavg, as proc(5) has it. Ids are given out
-// in order, to processes and to threads, until they begin again.
+// pidCounter reads the last process id that the kernel has given out in this container, from
+// the last field of /proc/loadavg (see proc(5)). The kernel gives ids to processes and
+// threads in order, and starts again from the lowest after the largest.
 type pidCounter struct {
 	f    *os.File // nil where there is none
-	max  uint64   // the largest id and one
+	max  uint64   // the largest id plus one
 	stat string   // proc_stat(5)
 }
 
-// reservedPids is where the kernel begins again: RESERVED_PIDS of its pid.c.
+// reservedPids is the lowest id after the kernel starts again: RESERVED_PIDS in its pid.c.
 const reservedPids = 300
 
 func openPidCounter() *pidCounter {
@@ -36,7 +36,7 @@ func openPidCounter() *pidCounter {
 	return &pidCounter{f: f, max: n, stat: "/proc/stat"}
 }
 
-// read returns the last id, or 0 if this kernel does not tell.
+// read returns the last id, or 0 if this kernel does not provide it.
 func (p *pidCounter) read() uint64 {
 	if p.f == nil {
 		return 0
@@ -55,27 +55,27 @@ func parseLastPid(b []byte) uint64 {
 	return n
 }
 
-// fastest is how long the giving out of one id takes at least: a fork takes five
-// times as long on the machines of today. In less than a round's time no round of
-// ids can go by unseen.
+// fastest is the least time between two ids. A fork takes five times as long on today's
+// machines. Between two samples that are closer than a round of ids at this rate, no round
+// can go unnoticed.
 const fastest = 5 * time.Microsecond
 
-// round is how many ids the kernel gives out before it begins again.
+// round returns how many ids the kernel gives out before it starts again.
 func (p *pidCounter) round() uint64 { return p.max - reservedPids }
 
-// every is the longest time between two looks that needs no other proof that no
-// round went by.
+// every returns the longest time between two samples in which no round can have gone by, so
+// that no other proof is needed.
 func (p *pidCounter) every() time.Duration {
 	return min(time.Duration(p.round())*fastest/2, slowest)
 }
 
-// slowest is the longest time between two looks: a command that sleeps costs next
-// to nothing.
+// slowest is the longest time between two samples. With it a command that sleeps costs
+// hardly any processor time.
 const slowest = 10 * time.Second
 
-// forks returns how many processes and threads the whole machine has made since its
-// start, or 0 if this kernel does not tell. It bounds how many ids a container can
-// have given out.
+// forks returns how many processes and threads the whole machine has started since its
+// boot, or 0 if this kernel does not provide it. It bounds how many ids were given out in
+// the container.
 func (p *pidCounter) forks() uint64 {
 	b, err := os.ReadFile(p.stat)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *pidCounter) forks() uint64 {
 	return n
 }
 
-// since is how many ids have been given out between two samples.
+// since returns how many ids were given out between two samples.
 func (p *pidCounter) since(last, now uint64) uint64 {
 	if now >= last {
 		return now - last
@@ -152,7 +152,7 @@ func (b *processCount) sample() {
 // round goes by in it. It is called with mu locked.
 func (b *processCount) schedule(forks uint64) {
 	least := b.counter.every()
-	if forks == 0 { // only time can tell
+	if forks == 0 { // only the time bounds the number of ids
 		b.pause = least
 		return
 	}
@@ -171,8 +171,8 @@ func (b *processCount) add(forks uint64) {
 		return
 	}
 	n := b.counter.since(b.last, now)
-	// Where only the timer proves it, the timer may be late, but not by so much that a
-	// round could have gone by: that is a fork every 10 µs.
+	// If only the timer is the proof, it may be late, but not so late that a round could
+	// have gone by with a fork every 10 µs.
 	if at.Sub(b.at) > 4*b.counter.every() && (b.forks == 0 || forks < b.forks+n || forks-b.forks-n >= b.counter.round()) {
 		b.last, b.total = 0, 0 // a round may have gone by unseen
 		return
@@ -181,7 +181,7 @@ func (b *processCount) add(forks uint64) {
 	b.last, b.at = now, at
 }
 
-// end stops counting and returns the count; 0 if this kernel does not tell.
+// end stops counting and returns the count, or 0 if this kernel does not provide it.
 func (b *processCount) end() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

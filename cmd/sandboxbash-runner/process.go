@@ -16,25 +16,24 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// stateDir is where PID 1 and the runners meet: a directory of uid 0 on the
-// container's own /run.
+// stateDir holds the files that PID 1 and the runners share. It is a directory of uid 0 on
+// the container's own /run.
 const stateDir = "/run/sandboxbash"
 
-// spareThreads is how many threads the Go runtime is made to start at once.
-// At the pids limit it cannot start another and aborts, so every thread that it
-// will ever want must be there before the first command runs. A serving runner
-// blocks three at a time; the rest is for the runtime's own.
+// spareThreads is how many threads the Go runtime is made to start at the beginning. If the
+// runtime cannot start a thread because of the pids limit, it aborts. So all threads that it
+// will ever need must exist before the first command runs. A serving runner blocks up to
+// three threads; the others are for the runtime.
 const spareThreads = 16
 
-// harden prepares PID 1 and the serving runners for life in a container with hostile
-// code.
+// harden prepares PID 1 or a serving runner to run in a container with hostile code.
 func harden() error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(20)
 	if err := hide(); err != nil {
 		return err
 	}
-	// The image's /etc/group decides nothing.
+	// The image's /etc/group must not give any groups.
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}
@@ -42,26 +41,25 @@ func harden() error {
 	return nil
 }
 
-// limitOpenFiles gives what this process starts the soft limit of open files that it is
-// meant to have. Under runc before 1.1.13 an exec has the hard one now and then: the
-// runtime of runc's own process raises it, and races with runc's setting it.
+// limitOpenFiles sets the intended soft limit of open files for processes that this one
+// starts. Under runc before 1.1.13 an exec sometimes has the hard limit, because runc's own
+// Go runtime raises the soft limit while runc sets it.
 func limitOpenFiles() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("getrlimit RLIMIT_NOFILE: %w", err)
 	}
 	limit.Cur = min(wire.OpenFiles, limit.Max)
-	// Not by prlimit: the runtime of this process would give its children what it
-	// has found at its own start.
+	// This must not be done with prlimit: the Go runtime would not notice, and would give
+	// children the limit that it found at its own start.
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("setrlimit RLIMIT_NOFILE: %w", err)
 	}
 	return nil
 }
 
-// adoptOrphans keeps whatever this process starts below it, however often it
-// forks or starts sessions. Without that, a command that
-// double forks could outlive its timeout unseen.
+// adoptOrphans makes this process the parent of orphans below it. Without that, a command
+// that forks twice could outlive its timeout unnoticed.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("the kernel that this runtime shows to containers cannot give a process the orphans among its descendants "+
@@ -70,11 +68,10 @@ func adoptOrphans() error {
 	return nil
 }
 
-// startThreads makes the runtime start spareThreads threads: as many goroutines,
-// each locked to a thread of its own, are there at once. A locked goroutine that
-// waits parks its thread and hands its processor to another, which the runtime
-// starts at once; blocked system calls would be noticed by and by. Idle threads
-// are kept.
+// startThreads makes the Go runtime start spareThreads threads, which it keeps when they are
+// idle. It runs as many goroutines at the same time, each locked to its thread. When such a
+// goroutine waits, the runtime parks its thread and at once starts another for the next
+// goroutine. With blocking system calls instead it would start threads only after a delay.
 func startThreads() {
 	release := make(chan struct{})
 	var arrived, gone sync.WaitGroup
@@ -92,9 +89,9 @@ func startThreads() {
 	gone.Wait()
 }
 
-// oomScore makes children the kernel's first choice when memory runs out. The
-// child's own file cannot be written by uid 0 without CAP_DAC_OVERRIDE, so the
-// runner takes the score itself for the time of the fork.
+// oomScore makes children the kernel's first choice when memory runs out. Without
+// CAP_DAC_OVERRIDE, uid 0 cannot write the child's own file. So the runner sets its own score
+// during the fork, and the child inherits it.
 type oomScore struct {
 	f    *os.File
 	mine []byte
@@ -126,9 +123,9 @@ func (s *oomScore) restore() error {
 	return err
 }
 
-// as runs fn on a thread whose file system accesses are those of uid and gid.
-// Without CAP_DAC_OVERRIDE and CAP_SYS_PTRACE, which a runner must not have,
-// this is the only way to look where that user may look.
+// as calls fn on a thread that accesses files as uid and gid. A runner has neither
+// CAP_DAC_OVERRIDE nor CAP_SYS_PTRACE, so this is the only way to access what only that user
+// may access.
 func as(uid, gid uint32, fn func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

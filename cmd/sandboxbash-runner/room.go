@@ -13,12 +13,13 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// maxWatched is the longest path that is watched: the record of a job holds some.
+// maxWatched is the longest path that is watched. It is bounded because the record of a job
+// may hold several.
 const maxWatched = 256 // bytes
 
-// noRoom says which of the session's file systems took nothing more when the
-// command ended badly: those that the host names, and all that are in memory. That is
-// a fact of that moment, and need not be why it failed.
+// noRoom returns the file systems that were full when a failed command ended. It checks
+// those that the host has named and those in memory. The command may have failed for
+// another reason.
 func (c *command) noRoom(exit wire.Exit) []wire.NoRoom {
 	if len(c.req.Watch) == 0 || exit.Code == 0 && exit.Signal == 0 {
 		return nil
@@ -51,8 +52,8 @@ func statRoom(path string) (wire.NoRoom, bool) {
 	return wire.NoRoom{}, false
 }
 
-// watched are the host's paths and every file system in memory that can be written
-// to. Mounts do not change while a container runs.
+// watched returns the host's paths and all writable file systems in memory. Mounts do not
+// change while a container runs.
 func (s *server) watched(paths []string) []string {
 	s.tmpfs.Do(func() {
 		if info, err := os.ReadFile("/proc/self/mountinfo"); err == nil {

@@ -72,7 +72,7 @@ func serve(stdin, stdout *os.File) error {
 	case <-s.watch.C:
 		err = errors.New("no word from the host for the length of a lease")
 	}
-	// The host is gone: what it was waiting for is of no use to anyone.
+	// The host is gone, so the command that it was waiting for is killed.
 	if c := s.command; c != nil {
 		if c.job == nil || !c.job.outlives() {
 			c.kill(0)
@@ -92,19 +92,20 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.oom, err = openOOMCounter(); err != nil {
-		return nil, err
-	}
 	if s.kids, err = openOOMScore(); err != nil {
 		return nil, err
 	}
 	if s.forker, err = newForker(); err != nil {
 		return nil, err
 	}
+	// It waits for PID 1, which makes all files of stateDir before it listens.
 	if s.init, err = dialInit(); err != nil {
 		return nil, err
 	}
 	s.init.contact()
+	if s.oom, err = openOOMCounter(); err != nil {
+		return nil, err
+	}
 	if s.freezer, err = openFreezer(); err != nil {
 		return nil, err
 	}
@@ -128,8 +129,8 @@ func (s *server) attach(stdin, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
-	// A larger pipe saves switches to the engine's side; the limit for an
-	// unprivileged process is a matter of the machine, so failing is fine.
+	// A larger pipe means fewer switches to the engine's process. The machine limits the
+	// size for unprivileged processes, so an error is ignored.
 	_, _ = unix.FcntlInt(stdout.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	s.in, s.out = wire.NewReader(in), newFrameWriter(out)
 	s.watch = time.NewTimer(s.lease)
@@ -153,7 +154,7 @@ func (s *server) read() error {
 	}
 }
 
-// busy reports whether a command runs. It is for the reader of frames.
+// busy reports whether a command runs. Only the goroutine that reads frames may call it.
 func (s *server) busy() bool {
 	if s.command == nil {
 		return false
@@ -166,7 +167,7 @@ func (s *server) busy() bool {
 	}
 }
 
-// rest has the host be silent for longer: nothing runs.
+// rest allows the host a longer silence, because no command runs.
 func (s *server) rest() {
 	if s.watch != nil { // a terminal's server has none
 		s.watch.Reset(max(s.lease, wire.IdleLease))
@@ -228,8 +229,7 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 	return nil
 }
 
-// start begins the command that has been requested. Whether it works or not,
-// the host gets one Exit or one Failed.
+// start starts the requested command. The host gets one Exit or one Failed in any case.
 func (s *server) start() error {
 	req, err := wire.ParseRequest(s.request)
 	s.request = nil // a script of megabytes must not stay
@@ -254,8 +254,8 @@ func (s *server) start() error {
 	return nil
 }
 
-// takeSlots locks one free slot of the session, or all of them for an exclusive
-// command, and returns the unlocking. It reports false if it cannot.
+// takeSlots locks one free slot of the session, or all slots for an exclusive command. It
+// returns the function that unlocks them, and false if they are not free.
 func (s *server) takeSlots(exclusive bool) (release func(), ok bool) {
 	var taken []*os.File
 	release = func() {
@@ -290,7 +290,8 @@ type frameWriter struct {
 
 func newFrameWriter(dst io.Writer) *frameWriter { return &frameWriter{dst: dst} }
 
-// send writes a control frame. If the host is gone the reading side notices.
+// send writes a control frame. It ignores errors: the goroutine that reads notices when the
+// host is gone.
 func (w *frameWriter) send(kind wire.Type, payload []byte) {
 	w.write(wire.AppendFrame(nil, kind, payload))
 }
@@ -328,8 +329,7 @@ func (w *frameWriter) put(b []byte) {
 	}
 }
 
-// limit bounds the time that writes may take from now on, those under way
-// included. 0 means that there is no bound.
+// limit bounds the time of writes, including those under way. 0 removes the bound.
 func (w *frameWriter) limit(d time.Duration) {
 	var until time.Time
 	if d > 0 {

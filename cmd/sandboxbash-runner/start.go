@@ -20,7 +20,7 @@ const maxArgument = 128 << 10
 
 // start forks the command. On a Failure there is no command.
 func (c *command) start() (wire.Failed, bool) {
-	// The child inherits the directory: one look at it, with the user's rights.
+	// The child inherits the directory, which is entered once with the user's rights.
 	if err := as(c.req.UID, c.req.GID, func() error { return unix.Chdir(c.req.Dir) }); err != nil {
 		return failedDir(c.req.Dir, err), false
 	}
@@ -82,8 +82,8 @@ func (c *command) fork(path string, child []*os.File) error {
 		pid, err = c.server.forker.do(fork)
 	}
 	if restoreErr := c.server.kids.restore(); restoreErr != nil && err == nil {
-		// This runner would be the kernel's first choice from now on. The host
-		// sees it end, and what it has started with it.
+		// The runner itself is now the kernel's first choice when memory runs out. The
+		// child is killed, and the start fails.
 		_ = unix.Kill(-pid, unix.SIGKILL)
 		return fmt.Errorf("restore oom_score_adj: %w", restoreErr)
 	}
@@ -96,13 +96,13 @@ func (c *command) fork(path string, child []*os.File) error {
 	return nil
 }
 
-// argv is the program's argument list. A script that execve would not take as
-// one argument is read from file descriptor 3.
+// argv returns the program's argument list. A script that is too long for one argument of
+// execve is read from file descriptor 3.
 func (c *command) argv() []string {
 	if c.req.Path != "" {
 		return append([]string{filepath.Base(c.req.Path)}, c.req.Args...)
 	}
-	// With its full path bash need not look itself up in PATH.
+	// Bash gets its full path, so that it does not search PATH for itself.
 	argv := []string{c.server.shells[c.req.Shell].Name}
 	if c.req.Shell == "bash" {
 		argv = append(argv, "--noprofile", "--norc")
@@ -117,8 +117,8 @@ func (c *command) argv() []string {
 
 func (c *command) scriptInFile() bool { return len(c.req.Script) >= maxArgument }
 
-// openFiles makes the command's standard streams, and the file of its script if
-// it needs one. It returns the child's ends, also with an error.
+// openFiles creates the command's standard streams, and a file for its script if it needs
+// one. It returns the child's ends, even with an error.
 func (c *command) openFiles() (child []*os.File, err error) {
 	if c.onTerminal {
 		return c.openTerminal()
@@ -187,8 +187,8 @@ func (c *command) openStdin() (*os.File, error) {
 	return os.NewFile(uintptr(r), "stdin"), nil
 }
 
-// openPipe makes a pipe that the session's user may open again by its path in
-// /proc, as `echo >/dev/stderr` does, although uid 0 has made it.
+// openPipe creates a pipe that the session's user may open by its path in /proc, as
+// `echo >/dev/stderr` does, although the pipe was created by uid 0.
 func openPipe() (r, w int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// stdinPipe feeds a command's standard input. It takes at most
-// wire.StdinWindow bytes ahead of the command, so that the host's other frames
-// are never stuck behind a command that does not read.
+// stdinPipe feeds a command's standard input. It accepts at most wire.StdinWindow bytes that
+// the command has not read, so that a command that does not read never delays the host's
+// other frames.
 type stdinPipe struct {
 	out *frameWriter
 	seq uint64
@@ -29,8 +29,8 @@ func newStdinPipe(out *frameWriter, seq uint64) *stdinPipe {
 	return &stdinPipe{out: out, seq: seq, wake: make(chan struct{}, 1)}
 }
 
-// push queues bytes for the command. What exceeds the window is dropped: no
-// host of ours sends it.
+// push queues bytes for the command. It drops what exceeds the window, which no host of
+// ours sends.
 func (p *stdinPipe) push(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

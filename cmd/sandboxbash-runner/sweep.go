@@ -12,28 +12,39 @@ import (
 )
 
 const (
-	// sweepTime bounds what PID 1 spends on killing what was left to it.
+	// sweepTime bounds how long PID 1 kills the survivors that were passed to it.
 	sweepTime = 2 * time.Second
-	// The pause between two scans of /proc: at first long enough for the killed to
-	// die, in the end for something that is stuck in the kernel.
+	// The pause between two scans of /proc starts with the time in which a killed process
+	// usually dies, and doubles for processes that are stuck in the kernel.
 	minSweepPause = 2 * time.Millisecond
 	maxSweepPause = 250 * time.Millisecond
-	// missedScans is how many scans may miss something before everything is stopped.
+	// missedScans is how many scans may miss something before the session is frozen.
 	missedScans = 2
 )
 
-// sweeper kills everything below this process. Only the kernel can prove that
-// nothing is left: this process has no child any more, and orphans become its children.
-// A scan of /proc finds what to kill and proves nothing: a process that forks and ends
-// may be in none.
+// sweeper kills everything below this process. Only the kernel can prove that nothing is
+// left: orphans become children of this process, so nothing is left when it has no child. A
+// scan of /proc finds what to kill, but proves nothing, because a process that forks and ends
+// in a loop may be in no scan.
+//
+// Each round of run goes
+//
+//	scan       list the processes below this one
+//	kill       send SIGKILL to each of them that is not dead
+//	gone       wait for the kernel's proof, for a pause that doubles; end if it comes
+//	freeze     if two scans have missed something: see freezer
+//
+// A scan has missed something if it finds a process that was not killed before, or if it
+// finds nothing although a child is left.
 type sweeper struct {
 	freezer *freezer
-	// gone waits at most that long for the kernel to say that this process has no
-	// child any more, and reports whether it has.
+	// gone waits up to that long until this process has no child, and reports whether it has
+	// none.
 	gone func(wait time.Duration) bool
 }
 
-// run kills until nothing is left or the deadline is over. The zero deadline is none.
+// run kills until nothing is left or the deadline has passed. A zero deadline means that
+// there is none.
 func (s *sweeper) run(deadline time.Time) {
 	killed := map[int]bool{}
 	missed := 0
@@ -53,8 +64,8 @@ func (s *sweeper) run(deadline time.Time) {
 	}
 }
 
-// kill sends SIGKILL to what was found, and returns how many of them it had not
-// been sent to before. The dead among those count: they may have left a child.
+// kill sends SIGKILL to the processes found, and returns how many of them no earlier call
+// was given. Dead processes count too, because they may have left a child.
 func (s *sweeper) kill(found []proc.Process, killed map[int]bool) (fresh int) {
 	for _, p := range found {
 		if !killed[p.PID] {

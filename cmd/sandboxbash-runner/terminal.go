@@ -16,8 +16,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// requestTime is how long a terminal's runner waits for its command. Nothing
-// would tell it that its host has gone.
+// requestTime is how long a terminal's runner waits for its command. It cannot notice that
+// its host has gone.
 const requestTime = 30 * time.Second
 
 // runTerminal runs one command on the terminal that is this process's standard
@@ -123,8 +123,8 @@ func lendTerminal(gid uint32) error {
 	return nil
 }
 
-// runOnTerminal starts the command, tells the attendant of the start or of why
-// there is none, and then of the end.
+// runOnTerminal starts the command, and reports the start, or why it failed, and then the
+// end to the attendant.
 func runOnTerminal(c *command, attendant *os.File) (int, error) {
 	out := c.server.out
 	release, ok := c.server.takeSlots(c.req.Exclusive)
@@ -149,8 +149,7 @@ func runOnTerminal(c *command, attendant *os.File) (int, error) {
 	return exit.Code, nil
 }
 
-// errRefused ends the runner of a command that was not started. The host knows
-// why.
+// errRefused ends the runner of a command that was not started. The host has the reason.
 var errRefused = errors.New("the command was not started")
 
 func refuse(out *frameWriter, failed wire.Failed) error {
@@ -158,8 +157,8 @@ func refuse(out *frameWriter, failed wire.Failed) error {
 	return errRefused
 }
 
-// heed does what the attendant asks: it ends the command, and looks whether it
-// waits for input. Without an attendant the host has gone.
+// heed answers the attendant's frames: it kills the command, or checks whether the command
+// waits for input. When the attendant has gone, so has the host, and heed kills the command.
 func (c *command) heed(attendant *os.File) {
 	state := func() wire.TerminalState {
 		return tty.WaitsForInput(func(fn func() error) error { return as(c.req.UID, c.req.GID, fn) })

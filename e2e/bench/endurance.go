@@ -37,7 +37,7 @@ func statusNumber(text []byte, field string) (int64, error) {
 	return 0, fmt.Errorf("no field %s", field)
 }
 
-// footprint is what a session costs at a moment.
+// footprint is what a session uses at one moment.
 type footprint struct {
 	execs  int   // that the engine remembers of the container
 	shim   int64 // bytes; the engine's process that holds the container
@@ -46,8 +46,7 @@ type footprint struct {
 	runner int64 // bytes; the largest of the runners
 }
 
-// footprint looks at the processes from outside, so the engine must run on this
-// machine.
+// footprint reads the processes from outside, so the engine must run on this machine.
 func (l *lab) footprint(ctx context.Context, s *sandbox.Session) (f footprint, err error) {
 	state, err := l.api.ContainerInspect(ctx, s.Info().Container)
 	if err != nil {
@@ -76,7 +75,7 @@ func (l *lab) footprint(ctx context.Context, s *sandbox.Session) (f footprint, e
 	return f, err
 }
 
-// runnerMemory is that of the largest runner.
+// runnerMemory returns the resident memory of the largest runner.
 func (l *lab) runnerMemory(ctx context.Context, s *sandbox.Session) (int64, error) {
 	top, err := l.api.ContainerTop(ctx, s.Info().Container, []string{"-eo", "pid,args"})
 	if err != nil {
@@ -103,8 +102,8 @@ func (l *lab) runnerMemory(ctx context.Context, s *sandbox.Session) (int64, erro
 	return largest, nil
 }
 
-// endurance runs many commands in one session, and local bash next to every tenth,
-// which tells a slower session from a slower machine.
+// endurance runs many commands in one session, and a local bash next to every tenth of them,
+// which shows whether the session or the machine became slower.
 func endurance(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.with(ctx, sandbox.Options{}, func(s *sandbox.Session) error {
 		if _, err := interleave(ctx, l.sizes.edge, contender{name: "ours", take: timed(greeting(s))}); err != nil {
@@ -154,8 +153,8 @@ func (l *lab) enduranceRows(got map[string]samples, before, after footprint) []r
 	}
 }
 
-// slack is by how much a process's resident memory may differ between two looks
-// without having grown: what collectors and page caches do.
+// slack is the ratio by which a process's resident memory may differ between two readings
+// without counting as growth. Garbage collectors and page caches cause such differences.
 const slack = 1.25
 
 func grown(figure string, before, after int64) row {

@@ -19,17 +19,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/activity"
 )
 
-// Goals of what is idle.
+// Goals for an idle session.
 const (
 	idleWakes = 5.0  // a second
 	idleShare = 0.01 // of a processor
 )
 
-// rest is for what follows a start.
+// rest is the pause after a start, before the measurement.
 const rest = 5 * time.Second
 
-// idle measures what an agent's session costs while it is idle: the
-// server and everything in the container.
+// idle measures what an idle session of an agent uses: the server and everything in the
+// container.
 func idle(ctx context.Context, l *lab) (rows []row, err error) {
 	for _, kind := range []string{"rpc", "mcp"} {
 		used, err := l.idleServer(ctx, kind)
@@ -89,7 +89,7 @@ func (l *lab) idleServer(ctx context.Context, kind string) (used activity.Used, 
 	return activity.Watch(ctx, l.sizes.idle, init, cmd.Process.Pid)
 }
 
-// hello is what a client sends until its session is there.
+// hello returns the messages that a client sends until its session has started.
 func hello(kind string) []map[string]any {
 	begin := map[string]any{"protocol": "1"}
 	if kind == "mcp" {
@@ -106,7 +106,7 @@ func hello(kind string) []map[string]any {
 	})
 }
 
-// exchange sends a message and waits for its answer, if it gets one.
+// exchange sends a message and, if the message is a request, waits for the answer.
 func exchange(in io.Writer, lines *bufio.Scanner, message map[string]any) error {
 	message["jsonrpc"] = "2.0"
 	b, err := json.Marshal(message)
@@ -136,7 +136,7 @@ func exchange(in io.Writer, lines *bufio.Scanner, message map[string]any) error 
 	return errors.Join(fmt.Errorf("%s: no answer", message["method"]), lines.Err())
 }
 
-// initOf is PID 1 of the session that a process owns, as this machine numbers it.
+// initOf returns the pid on this machine of PID 1 of the session that a process owns.
 func (l *lab) initOf(ctx context.Context, owner int) (int, error) {
 	all, err := l.api.ContainerList(ctx, container.ListOptions{Filters: filters.NewArgs(filters.Arg("name", "^/sandboxbash-"))})
 	if err != nil {

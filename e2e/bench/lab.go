@@ -25,17 +25,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// sizes are how much is measured.
+// sizes say how much is measured.
 type sizes struct {
-	echoes     int   // rounds of echo; the slow baselines take part in each 30th
+	echoes     int   // rounds of echo; the slow baselines take part in every 30th
 	oneshots   int   // rounds
 	starts     int   // rounds
 	bytes      int64 // of output; a multiple of textSize
 	outputs    int   // rounds
 	operations int   // of all workers together
-	storms     int   // rounds of those
+	storms     int   // rounds of operations
 	endurance  int   // commands
-	edge       int   // of those, how many are compared at each end
+	edge       int   // commands at the start and at the end that are compared
 	idle       time.Duration
 }
 
@@ -44,10 +44,10 @@ var (
 	quick = sizes{30, 3, 2, 64 << 20, 1, 160, 1, 200, 20, 2 * time.Second}
 )
 
-// label is on every container that the lab makes by itself.
+// label is a label of every container that the lab creates itself.
 const label = "sandboxbash.bench"
 
-// closeTime bounds the clearing away.
+// closeTime bounds the removal of everything.
 const closeTime = time.Minute
 
 // lab is what measurements share: the engine, an image, and a plain container of
@@ -88,7 +88,7 @@ func openLab(ctx context.Context, o options) (_ *lab, err error) {
 		return nil, err
 	}
 	l.defers(func(context.Context) error { return l.api.Close() })
-	// As the command line does: what host is, is looked up once.
+	// As with the command line, the machine's programs are inspected once.
 	if l.cache, err = os.MkdirTemp("", "bench-cache"); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func openLab(ctx context.Context, o options) (_ *lab, err error) {
 
 func (l *lab) defers(f func(context.Context) error) { l.onClose = append(l.onClose, f) }
 
-// close removes everything, last made first, whatever has happened.
+// close removes everything, in the reverse order of creation, even after errors.
 func (l *lab) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -117,8 +117,8 @@ func (l *lab) close() error {
 	return errors.Join(errs...)
 }
 
-// startPlain starts the container of the baselines. It needs nothing of the image
-// but bash, which waits for an input that never comes.
+// startPlain starts the container of the baselines. The image must have bash, which waits
+// for input that never comes.
 func (l *lab) startPlain(ctx context.Context) (string, error) {
 	made, err := l.api.ContainerCreate(ctx, &container.Config{
 		Image: string(l.img.ID), Entrypoint: []string{"bash", "-c", "read"}, OpenStdin: true, Labels: map[string]string{label: l.mark},
@@ -129,8 +129,8 @@ func (l *lab) startPlain(ctx context.Context) (string, error) {
 	return made.ID, l.api.ContainerStart(ctx, made.ID, container.StartOptions{})
 }
 
-// removeMarked removes the containers with the lab's own label: the plain one, and
-// what an interrupted docker command has left.
+// removeMarked removes the containers with the lab's label: the plain one, and those that
+// interrupted docker commands have left.
 func (l *lab) removeMarked(ctx context.Context) error {
 	all, err := l.api.ContainerList(ctx, container.ListOptions{
 		All: true, Filters: filters.NewArgs(filters.Arg("label", label+"="+l.mark)),
@@ -142,7 +142,7 @@ func (l *lab) removeMarked(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// engine returns an Engine of ours. It is closed with the lab.
+// engine returns a sandbox.Engine. It is closed with the lab.
 func (l *lab) engine(o sandbox.Options) *sandbox.Engine {
 	e := sandbox.New(docker.NewEngine(l.docker, images.Runner), l.images, o)
 	l.defers(e.Close)
@@ -156,7 +156,7 @@ func (l *lab) session(ctx context.Context, e *sandbox.Engine) (*sandbox.Session,
 
 func (l *lab) spec() sandbox.Spec { return sandbox.Spec{Image: l.image, Lease: time.Minute} }
 
-// with starts a session that keeps runners open, and stops it after use.
+// with starts a session with the options, calls use, and stops the session.
 func (l *lab) with(ctx context.Context, o sandbox.Options, use func(*sandbox.Session) error) (err error) {
 	if o.Ahead == 0 {
 		o.Ahead = 1
@@ -169,10 +169,10 @@ func (l *lab) with(ctx context.Context, o sandbox.Options, use func(*sandbox.Ses
 	return use(s)
 }
 
-// greet is what every measurement of latency runs.
+// greet is the command that every measurement of latency runs.
 const greet = "echo hi"
 
-// greeted checks that it has run.
+// greeted checks the output of greet.
 func greeted(out string) error {
 	if out != "hi\n" {
 		return fmt.Errorf("output %q; want %q", out, "hi\n")
@@ -180,7 +180,7 @@ func greeted(out string) error {
 	return nil
 }
 
-// greeting runs it in a session.
+// greeting returns a function that runs greet in a session.
 func greeting(s *sandbox.Session) func(context.Context) error {
 	return func(ctx context.Context) error {
 		res, err := s.Run(ctx, sandbox.Command{Script: greet, Timeout: time.Minute})
@@ -188,7 +188,7 @@ func greeting(s *sandbox.Session) func(context.Context) error {
 			return err
 		}
 		if err := context.Cause(ctx); err != nil {
-			return err // a cancelled command has a result too
+			return err // without this, a cancelled command would count as wrong output
 		}
 		return greeted(res.Output.Stdout.Text())
 	}
@@ -208,8 +208,8 @@ func program(ctx context.Context, name string, args ...string) error {
 	return err
 }
 
-// firstOutput runs a program that greets, and tells when it did. Interrupted, the
-// program may clear up.
+// firstOutput runs a program that greets, and returns when its output came. When ctx ends the
+// program is interrupted, so that it can clean up.
 func firstOutput(ctx context.Context, name string, args ...string) (time.Time, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -223,7 +223,7 @@ func firstOutput(ctx context.Context, name string, args ...string) (time.Time, e
 	return out.at, greeted(out.text.String())
 }
 
-// stamped keeps what is written, and when the first of it came.
+// stamped keeps what is written to it, and the time of the first write.
 type stamped struct {
 	text bytes.Buffer
 	at   time.Time

@@ -10,15 +10,13 @@ import (
 )
 
 const (
-	// rare is how rarely the slow baselines take their turn in a long row of
-	// rounds.
+	// rare says that slow baselines take part in every 30th round only.
 	rare = 30
-	// teardown is what an engine needs to clear away an exec or a container.
+	// teardown is how long an engine needs to remove an exec or a container.
 	teardown = 100 * time.Millisecond
 )
 
-// echo compares one command of a warm session with local bash and with an exec of
-// its own.
+// echo compares a command in a warm session with a local bash and with an exec of the engine.
 func echo(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.with(ctx, sandbox.Options{}, func(s *sandbox.Session) error {
 		got, err := interleave(ctx, l.sizes.echoes,
@@ -42,7 +40,7 @@ func echo(ctx context.Context, l *lab) (rows []row, err error) {
 	return rows, err
 }
 
-// oneshot compares our command line with docker's, both in a container that runs.
+// oneshot compares our command line with docker's, both in a running container.
 func oneshot(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.with(ctx, sandbox.Options{}, func(s *sandbox.Session) error {
 		ours := func(ctx context.Context) error { return program(ctx, l.binary, "session", "exec", s.ID(), greet) }
@@ -64,16 +62,16 @@ func (l *lab) dockerRun(network string) []string {
 	}
 }
 
-// answered takes the time until docker shows the container's output, and not the
-// removal of the container that it also waits for.
+// answered returns the time until docker shows the container's output. Docker then also waits
+// for the removal of the container, which is not counted.
 func (l *lab) answered(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	at, err := firstOutput(ctx, "docker", l.dockerRun("bridge")...)
 	return at.Sub(begin), err
 }
 
-// started takes the time from nothing to the first result. What comes after, until
-// the session is gone, is not counted.
+// started returns the time from nothing to the first result. The end of the session is not
+// counted.
 func (l *lab) started(e *sandbox.Engine) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (d time.Duration, err error) {
 		begin := time.Now()
@@ -90,9 +88,9 @@ func (l *lab) started(e *sandbox.Engine) func(context.Context) (time.Duration, e
 	}
 }
 
-// start compares sessions with `docker run`. That returns when its container is
-// removed, so the library, which answers before, is also held against the moment of
-// its output.
+// start compares sessions with `docker run`. That command returns after its container was
+// removed, while the library answers before. So the library is also compared with the time
+// of docker's output.
 func start(ctx context.Context, l *lab) ([]row, error) {
 	e := l.engine(sandbox.Options{})
 	ours := func(ctx context.Context) error { return program(ctx, l.binary, "run", "--image", l.image, greet) }
@@ -114,7 +112,7 @@ func start(ctx context.Context, l *lab) ([]row, error) {
 	}, err
 }
 
-// warm compares the taking of a prepared session with `docker run`.
+// warm compares the start of a prepared session with `docker run`.
 func warm(ctx context.Context, l *lab) ([]row, error) {
 	e := l.engine(sandbox.Options{Ahead: 1, Warm: 1})
 	ours := func(ctx context.Context) (time.Duration, error) {

@@ -1,11 +1,10 @@
-// Command bench measures sandboxbash and, in the same run and taking turns with
-// it, what it is compared with: local bash, the raw exec API and the docker
-// command. It writes the result as a page of Markdown.
+// Command bench measures sandboxbash and compares it with a local bash, the engine's exec API
+// and the docker command, which take turns with it in the same run. It writes the result as a
+// page of Markdown.
 //
-// It is a measuring program and no black-box test: unlike everything else below
-// e2e it imports packages of ours, because much of what it measures is the
-// library. It needs an engine on this very machine, and removes from it all that
-// it has made, also when it is interrupted.
+// Unlike everything else below e2e it imports packages of the product, because much of what
+// it measures is the library. It needs an engine on this machine, and removes everything that
+// it has created there, even if it is interrupted.
 package main
 
 import (
@@ -89,7 +88,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// measurement is a part of the page. Its rows are valid also with an error.
+// measurement is a part of the page. Its rows are valid even with an error.
 type measurement struct {
 	name  string
 	title string
@@ -127,7 +126,7 @@ func (o options) selected() []measurement {
 	return chosen
 }
 
-// measure takes the selected measurements, all of them even if one fails.
+// measure runs the selected measurements. It runs the others even if one fails.
 func measure(ctx context.Context, o options, progress io.Writer) (p *page, err error) {
 	l, err := openLab(ctx, o)
 	if err != nil {

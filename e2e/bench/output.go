@@ -19,15 +19,15 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// textSize is how long the file is that the output is made of: it stays in the
-// page cache, on this machine and in the session.
+// textSize is the size of the file that the output is read from. It fits into the page
+// cache, on this machine and in the session.
 const textSize = 64 << 20 // bytes
 
-// textPath is where it lies in a session.
+// textPath is the path of that file in a session.
 const textPath = "/workspace/bench.log"
 
-// buildLog looks like the output of a build: words, paths and numbers in lines of
-// 20 to 200 bytes.
+// buildLog returns a text like the output of a build: words, paths and numbers in lines of 20
+// to 200 bytes.
 func buildLog(n int) []byte {
 	random := rand.New(rand.NewPCG(3, 4))
 	words := []string{
@@ -65,7 +65,7 @@ func twentySecrets() (*sink.Secrets, error) {
 	return secrets, err
 }
 
-// torrent is much output, made by one command wherever it runs.
+// torrent measures much output, which the same command writes everywhere.
 type torrent struct {
 	lab   *lab
 	dir   string // on this machine; holds the text, the artifacts and tee's file
@@ -73,14 +73,13 @@ type torrent struct {
 	grown map[string]int64 // bytes; by contender, the largest growth of this process
 }
 
-// cat is the command that makes the output, of the text at path.
+// cat returns the command that writes the output, from the text at path.
 func (t *torrent) cat(path string) string {
 	return "cat" + strings.Repeat(" "+path, int(t.lab.sizes.bytes/textSize))
 }
 
-// output compares the stream of a command with that of an exec of its own. The raw
-// exec runs in the session's container too: under the same limits and from the same
-// file.
+// output compares the output of a command with that of a plain exec. The exec runs in the
+// session's container, so it has the same limits and reads the same file.
 func output(ctx context.Context, l *lab) (rows []row, err error) {
 	dir, err := os.MkdirTemp("", "sandboxbash-bench-")
 	if err != nil {
@@ -107,7 +106,7 @@ func output(ctx context.Context, l *lab) (rows []row, err error) {
 	return rows, err
 }
 
-// compare measures with a session that only shows, and one that scrubs and keeps.
+// compare measures a session that only shows output, and one that also scrubs and keeps it.
 func (t *torrent) compare(ctx context.Context, shown, kept *sandbox.Session) ([]row, error) {
 	for _, s := range []*sandbox.Session{shown, kept} {
 		if err := t.bring(ctx, s); err != nil {
@@ -152,7 +151,7 @@ func (t *torrent) bring(ctx context.Context, s *sandbox.Session) error {
 	return err
 }
 
-// raw takes the output of an exec in the session's container.
+// raw reads the output of an exec in the session's container.
 func (t *torrent) raw(s *sandbox.Session) func(context.Context) error {
 	user := s.Info().User
 	return func(ctx context.Context) error {
@@ -167,7 +166,7 @@ func (t *torrent) raw(s *sandbox.Session) func(context.Context) error {
 	}
 }
 
-// through takes it through a session.
+// through reads the output of a command in a session.
 func (t *torrent) through(s *sandbox.Session, o sink.Options) func(context.Context) error {
 	return func(ctx context.Context) error {
 		res, err := s.Run(ctx, sandbox.Command{Script: t.cat(textPath), Timeout: 10 * time.Minute, Output: o})
@@ -193,7 +192,7 @@ func (t *torrent) tee(ctx context.Context) error {
 	return exec.CommandContext(ctx, "bash", "-c", t.cat(t.localText())+" | tee "+file+" > /dev/null").Run()
 }
 
-// watched is timed, and notes how much the resident memory has grown meanwhile.
+// watched is like timed, and also records how much the resident memory has grown.
 func (t *torrent) watched(name string, do func(context.Context) error) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		debug.FreeOSMemory()
@@ -215,7 +214,7 @@ func (t *torrent) watched(name string, do func(context.Context) error) func(cont
 	}
 }
 
-// whole checks that nothing is missing.
+// whole checks that all n bytes of the output have arrived.
 func (t *torrent) whole(n int64) error {
 	if n != t.lab.sizes.bytes {
 		return fmt.Errorf("%d bytes of output; want %d", n, t.lab.sizes.bytes)

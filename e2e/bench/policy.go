@@ -9,8 +9,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
-// typicalCommands are what agents send most: one line, a command or a few. All of
-// them are allowed, so that no rule ends the check early.
+// typicalCommands are like the commands that agents send most: one line with one or a few
+// commands. All of them are allowed, so that no rule ends the check early.
 var typicalCommands = []string{
 	"git status", "git diff --stat HEAD~1", "git log --oneline -20", "git add src/main.go && git commit -m 'fix: the parser'",
 	"ls -la", "git show HEAD:go.mod | head -50", "wc -l *.go", "pwd", "ls -R . | grep -v vendor | head",
@@ -42,8 +42,7 @@ const (
 	longGoal    = 50 * time.Millisecond
 )
 
-// checks measures what a policy with every rule on costs a command. It asks no
-// engine.
+// checks measures how long a policy with all rules takes for a command. It uses no engine.
 func checks(ctx context.Context, l *lab) ([]row, error) {
 	rules := policy.DefaultRules()
 	var tools []string
@@ -82,7 +81,7 @@ func checks(ctx context.Context, l *lab) ([]row, error) {
 	return out, nil
 }
 
-// check takes a sample of a script that is allowed.
+// check measures one check of a script that is allowed.
 func check(p *policy.Policy, script string, taken *samples) error {
 	begin := time.Now()
 	d := p.Check(policy.Input{Script: script})

@@ -13,17 +13,17 @@ import (
 // row is one figure of the page.
 type row struct {
 	figure   string
-	ours     string // with its unit
-	baseline string // what it is compared with, and its value
+	ours     string // our value with its unit
+	baseline string // what it is compared with, and the value of that
 	ratio    float64
 	goal     goal
 }
 
-// goal bounds a row's ratio. The zero goal is none: the row is told, not judged.
+// goal bounds a row's ratio. A row with the zero goal is reported and not judged.
 type goal struct {
 	sense sense
 	limit float64
-	text  string // how the page says it; empty: by sense and limit
+	text  string // the goal on the page; empty: made from sense and limit
 }
 
 type sense int
@@ -83,7 +83,7 @@ func rate(figure string, amount work, ours, base time.Duration, against string, 
 	return row{figure, amount.per(ours), against + " " + amount.per(base), over(base, ours), g}
 }
 
-// bounded is a figure that has a bound of its own and no baseline.
+// bounded returns the row of a figure that has a bound and no baseline.
 func bounded(figure, ours string, value, limit float64, bound string) row {
 	return row{figure: figure, ours: ours, baseline: "–", ratio: value, goal: goal{atMost, limit, bound}}
 }
@@ -100,7 +100,7 @@ func (w work) per(d time.Duration) string {
 
 func over(a, b time.Duration) float64 {
 	if a == 0 || b == 0 {
-		return math.NaN() // not measured: meets no goal
+		return math.NaN() // it was not measured, and meets no goal
 	}
 	return float64(a) / float64(b)
 }
@@ -125,7 +125,7 @@ type page struct {
 	sections []section
 }
 
-// peers are the figures of others, quoted, not measured here.
+// peers quotes the figures of other tools, which are not measured here.
 const peers = `## Others
 
 Published alongside the goals, measured the same way on such a machine; quoted, not
@@ -165,7 +165,7 @@ func (p *page) write(w io.Writer) {
 	fmt.Fprint(w, "\n", peers)
 }
 
-// ratioText leaves out what only repeats the figure, or is none.
+// ratioText returns the ratio as text, or "" if there is none or it repeats the figure.
 func (r row) ratioText() string {
 	if r.baseline == "–" || math.IsNaN(r.ratio) {
 		return "–"

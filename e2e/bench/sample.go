@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// contender is one way of doing a thing.
+// contender is one of several ways to do the same thing, which are compared.
 type contender struct {
 	name string
-	// every is how rare it is: it takes part in each such round. 0 is 1.
+	// every says in which rounds it takes part: in every such round. 0 means 1.
 	every int
-	// settle is a pause after it, so that what it leaves to the engine to clear
-	// away is not charged to the next.
+	// settle is the pause after it, so that the engine's cleaning up does not slow down the
+	// next contender.
 	settle time.Duration
-	// take does the thing once and says how long it took.
+	// take does the thing once and returns how long it took.
 	take func(ctx context.Context) (time.Duration, error)
 }
 
-// timed makes a take of something that is measured as a whole.
+// timed returns a take that measures all of do.
 func timed(do func(ctx context.Context) error) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		begin := time.Now()
@@ -28,25 +28,25 @@ func timed(do func(ctx context.Context) error) func(context.Context) (time.Durat
 	}
 }
 
-// samples are what one contender took, in the order of taking.
+// samples are the times of one contender, in order.
 type samples []time.Duration
 
-// quantile returns the value that the part q of the samples does not exceed, by
-// the nearest rank. It is 0 without samples.
+// quantile returns the q-quantile of the samples by the nearest-rank method, 0 without
+// samples.
 func (s samples) quantile(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s))
-	rank := int(q*float64(len(sorted)) + 0.999999) // rounded up, but for the error of the product
+	rank := int(q*float64(len(sorted)) + 0.999999) // rounded up, except for rounding errors of the product
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
 func (s samples) median() time.Duration { return s.quantile(0.5) }
 
-// interleave lets the contenders take turns for so many rounds, after one round
-// that does not count. Each round begins with another of them, so that none is
-// always behind the same.
+// interleave lets the contenders take turns for that many rounds, after one round that does
+// not count. Each round starts with another contender, so that none always comes after the
+// same one.
 func interleave(ctx context.Context, rounds int, all ...contender) (map[string]samples, error) {
 	taken := map[string]samples{}
 	for round := range rounds + 1 {

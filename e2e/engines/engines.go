@@ -1,7 +1,7 @@
-// Package engines starts Docker engines of a test's own: with their own socket,
-// data root and network namespace, so that they may be stopped, killed and
-// started again, whatever runs on the machine's. They have no image, no registry
-// and no bridge: network none only.
+// Package engines starts private engines for a test. Each has its own socket, data root and
+// network namespace, so that a test can stop, kill and restart it without an effect on the
+// machine's engine. They have no images, no registry and no bridge, so containers must use
+// the network none.
 package engines
 
 import (
@@ -20,50 +20,52 @@ import (
 	"time"
 )
 
-// ErrNotHere is returned where no engine can be started, for want of root or of
-// a program: it says of what. It is a reason to skip.
+// ErrNotHere is returned if no engine can be started because root or a program is missing.
+// The wrapping error says which. A test should skip.
 var ErrNotHere = errors.New("no engine of one's own can be started here")
 
 // Options of an engine. Zero values are defaults.
 type Options struct {
-	// Dir holds its socket, its state and its log. It must be there, be empty or
-	// an earlier engine's, and have a short path: a socket's has at most 107 bytes.
+	// Dir holds the engine's socket, state and log. It must exist and be empty or belong to
+	// an earlier engine. Its path must be short, because that of a socket has at most 107
+	// bytes.
 	Dir string
-	// DataRoot is where images, containers and volumes are; empty: below Dir. It must
-	// be not a mount point: Close takes mounts away from it, as dockerd puts one there.
+	// DataRoot is where images, containers and volumes are; empty: below Dir. It must not be
+	// a mount point, because Close removes the mount that dockerd makes there.
 	DataRoot string
-	// LiveRestore lets containers run on while the engine does not.
+	// LiveRestore keeps containers running while the engine does not run.
 	LiveRestore bool
 	// Runtimes are OCI runtimes besides runc: name and program.
 	Runtimes map[string]string
-	// Driver is the storage driver; empty: that of the engine that the environment
-	// names, for it is known to work here.
+	// Driver is the storage driver; empty: that of the engine that the environment names,
+	// because it is known to work on this machine.
 	Driver string
-	// Hide are mount points that the engine does not see, in a mount namespace of
+	// Hide lists mount points that the engine must not see. It gets a mount namespace of
 	// its own.
 	Hide []string
-	// Config is more of dockerd's configuration file, above all others.
+	// Config is added to dockerd's configuration file and overrides other settings.
 	Config map[string]any
-	// Args are more of dockerd's arguments, Env more of its environment, K=V.
+	// Args are added to dockerd's arguments and Env, as K=V, to its environment.
 	Args, Env []string
 }
 
-// Engine is a Docker engine. Its methods are not for concurrent use, but those
-// that only tell something.
+// Engine is a Docker engine. Methods that only return information may be called
+// concurrently; the others must not.
 type Engine struct {
 	opts   Options
 	daemon *exec.Cmd
 	exited chan struct{} // closed when daemon has ended
 }
 
-// How long things take at most on a slow machine.
+// Time limits, long enough for a slow machine.
 const (
 	startTime = 90 * time.Second
 	stopTime  = time.Minute
 )
 
-// Start starts an engine and waits until it answers. ctx bounds the wait, not the
-// engine's life: the caller calls Close. ErrNotHere: it cannot be.
+// Start starts an engine and waits until it answers. ctx bounds the wait, not the engine's
+// life; the caller must call Close. If no engine can be started here, the error wraps
+// ErrNotHere.
 func Start(ctx context.Context, opts Options) (*Engine, error) {
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("%w: it takes root", ErrNotHere)
@@ -90,13 +92,13 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Host is the engine's address, as for DOCKER_HOST.
+// Host returns the engine's address in the form of DOCKER_HOST.
 func (e *Engine) Host() string { return "unix://" + filepath.Join(e.opts.Dir, "docker.sock") }
 
-// Dir is the engine's directory.
+// Dir returns the engine's directory.
 func (e *Engine) Dir() string { return e.opts.Dir }
 
-// Log is the end of what the daemon has written.
+// Log returns the end of the daemon's log.
 func (e *Engine) Log() string {
 	const most = 3 << 10 // bytes
 	text, err := os.ReadFile(filepath.Join(e.opts.Dir, "log"))
@@ -130,7 +132,8 @@ func (e *Engine) Again(ctx context.Context) error {
 	}
 	defer log.Close()
 	in := func(name string) string { return filepath.Join(e.opts.Dir, name) }
-	// In a network namespace of its own: an engine without a bridge removes docker0.
+	// The engine gets its own network namespace, because an engine without a bridge removes
+	// docker0.
 	e.daemon = exec.CommandContext(context.WithoutCancel(ctx), "unshare", append([]string{"--net"}, hiding(e.opts.Hide, append([]string{
 		"dockerd", "--config-file", config, "-H", e.Host(),
 		"--data-root", e.opts.DataRoot, "--exec-root", in("exec"), "-p", in("pid"),
@@ -138,9 +141,9 @@ func (e *Engine) Again(ctx context.Context) error {
 	}, e.opts.Args...)...)...)...)
 	e.daemon.Stdout, e.daemon.Stderr = log, log
 	e.daemon.Env = append(os.Environ(), e.opts.Env...) //nolint:forbidigo // it is for tests, and dockerd needs all of it
-	// One that was killed leaves these behind. The pids may be others' by now, or of
-	// a containerd that has ended and was not waited for: a daemon takes that
-	// for one that runs.
+	// A daemon that was killed leaves these files behind. By now their pids may belong to
+	// other processes, or to a containerd that is a zombie, which a daemon would take for a
+	// running one.
 	_ = os.Remove(in("pid"))
 	_ = os.Remove(in("exec/containerd/containerd.pid"))
 	if err := e.daemon.Start(); err != nil {
@@ -155,7 +158,8 @@ func (e *Engine) Again(ctx context.Context) error {
 	return e.answers(ctx)
 }
 
-// hiding is a command line in a mount namespace where nothing is mounted at paths.
+// hiding returns the command line that runs command in a mount namespace where nothing is
+// mounted at paths.
 func hiding(paths []string, command ...string) []string {
 	if len(paths) == 0 {
 		return command
@@ -182,7 +186,7 @@ func (e *Engine) config() []byte {
 	return text
 }
 
-// answers waits until the engine does.
+// answers waits until the engine answers.
 func (e *Engine) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("the engine does not answer within %s", startTime))
 	defer cancel()
@@ -200,8 +204,8 @@ func (e *Engine) answers(ctx context.Context) error {
 	}
 }
 
-// Stop ends the daemon with SIGTERM and waits: its containers end too, unless
-// LiveRestore is set. One that has ended is not an error.
+// Stop ends the daemon with SIGTERM and waits for it. Its containers end too unless
+// LiveRestore is set. Stop is a no-op if the daemon has ended.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.daemon == nil || e.daemon.Process == nil {
 		return nil
@@ -220,8 +224,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the daemon with SIGKILL and waits for it and its containerd. Shims and
-// containers live on.
+// Kill ends the daemon with SIGKILL and waits for it and its containerd to end. Shims and
+// containers go on running.
 func (e *Engine) Kill() error {
 	if e.daemon == nil || e.daemon.Process == nil {
 		return nil
@@ -240,8 +244,8 @@ func (e *Engine) Kill() error {
 	}
 }
 
-// Close stops the engine, and ends everything that it has left: containers that
-// a live restore would find, shims, containerd, mounts. Files stay.
+// Close stops the engine and ends everything that it has left: containers that a live
+// restore would find, shims, containerd and mounts. It does not remove files.
 func (e *Engine) Close(ctx context.Context) error {
 	err := e.Stop(ctx)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -260,8 +264,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(err, e.unmount(ctx))
 }
 
-// unmount takes away what a daemon that was killed has left mounted below its
-// directories, the innermost first.
+// unmount removes the mounts below the engine's directories that a killed daemon has left,
+// the innermost first.
 func (e *Engine) unmount(ctx context.Context) error {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

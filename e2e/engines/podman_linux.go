@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PodmanOptions are those of a Podman of a test's own.
+// PodmanOptions are the options of a private Podman.
 type PodmanOptions struct {
-	Dir     string // as that of Options
+	Dir     string // see Options.Dir
 	Runtime string // "runc" or "crun", on PATH
 	Hide    []string
 }
 
-// Podman is Podman's service behind the Docker API, with storage, run-time state
-// and configuration of its own, and no network.
+// Podman is a Podman service with the Docker API. It has its own storage, run-time state and
+// configuration, and no network.
 type Podman struct {
 	opts    PodmanOptions
 	service *exec.Cmd
 	exited  chan struct{}
 }
 
-// StartPodman starts it and waits until it answers. The caller calls
-// Close. ErrNotHere: it cannot be.
+// StartPodman starts a Podman service and waits until it answers. The caller must call Close.
+// If it cannot be started here, the error wraps ErrNotHere.
 func StartPodman(ctx context.Context, opts PodmanOptions) (*Podman, error) {
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("%w: it takes root", ErrNotHere)
@@ -71,10 +71,10 @@ func StartPodman(ctx context.Context, opts PodmanOptions) (*Podman, error) {
 
 func (p *Podman) in(name string) string { return filepath.Join(p.opts.Dir, name) }
 
-// Host is the address, as for DOCKER_HOST.
+// Host returns the address in the form of DOCKER_HOST.
 func (p *Podman) Host() string { return "unix://" + p.in("podman.sock") }
 
-// Log is what the service has written.
+// Log returns the output of the service.
 func (p *Podman) Log() string {
 	text, err := os.ReadFile(p.in("log"))
 	if err != nil {
@@ -83,8 +83,8 @@ func (p *Podman) Log() string {
 	return string(text)
 }
 
-// configure writes the configuration. Where root lacks CAP_SYS_RESOURCE, as in a
-// container, Podman's own limits for processes and files are more than it may give.
+// configure writes the configuration. It sets limits for processes and files, because root
+// without CAP_SYS_RESOURCE, as in a container, may not give Podman's own default limits.
 func (p *Podman) configure() error {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -132,7 +132,7 @@ func (p *Podman) answers(ctx context.Context) error {
 	}
 }
 
-// Close ends the service and what it has left: monitors of containers, and mounts.
+// Close ends the service, and the monitors of containers and the mounts that it has left.
 func (p *Podman) Close(ctx context.Context) error {
 	_ = p.service.Process.Signal(syscall.SIGTERM)
 	select {

@@ -12,10 +12,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
-// PID is the daemon's process id.
+// PID returns the daemon's process id.
 func (e *Engine) PID() int { return e.daemon.Process.Pid }
 
-// Containerd is the process id of the engine's own containerd.
+// Containerd returns the process id of the engine's containerd.
 func (e *Engine) Containerd() (int, error) {
 	for _, p := range running() {
 		if filepath.Base(p.Argv[0]) == "containerd" && e.mentions(p.Argv) {
@@ -25,8 +25,7 @@ func (e *Engine) Containerd() (int, error) {
 	return 0, fmt.Errorf("the engine at %s has no containerd", e.opts.Dir)
 }
 
-// Shims are the process ids of the shims of the engine's containers, by the
-// containers' ids.
+// Shims returns the process ids of the shims of the engine's containers, by container id.
 func (e *Engine) Shims() map[string]int {
 	shims := map[string]int{}
 	for _, p := range running() {
@@ -40,7 +39,7 @@ func (e *Engine) Shims() map[string]int {
 	return shims
 }
 
-// Init is the process id, on this machine, of a running container's PID 1.
+// Init returns the process id on this machine of a running container's PID 1.
 func (e *Engine) Init(ctx context.Context, container string) (int, error) {
 	out, err := e.Docker(ctx, "inspect", "--format", "{{.State.Pid}}", container)
 	if err != nil {
@@ -58,9 +57,9 @@ func (e *Engine) mentions(argv []string) bool {
 	return slices.ContainsFunc(argv, e.owns)
 }
 
-// descendants are the engine's processes: those that name its directories,
-// whatever these have started, and those of its containers, which lose their
-// parents with a shim.
+// descendants returns the engine's processes: those whose arguments name its directories,
+// everything that these have started, and the processes of its containers, which are
+// orphans after their shim has ended.
 func (e *Engine) descendants() []*os.Process {
 	all := running()
 	mine := map[int]bool{}
@@ -87,7 +86,7 @@ func (e *Engine) descendants() []*os.Process {
 	return list
 }
 
-// containers are the ids of those that the engine knows, or knew when it was
+// containers returns the ids of the containers that the engine knows, or knew when it was
 // last stopped.
 func (e *Engine) containers() []string {
 	entries, _ := os.ReadDir(filepath.Join(e.opts.DataRoot, "containers")) // none: no containers

@@ -1,6 +1,7 @@
-// Package faultproxy stands between a client and a Docker engine and spoils
-// single calls, as a test's rules say: refusals, nonsense, silence, broken
-// connections, streams that end too early or never. All else passes as it is.
+// Package faultproxy is a proxy between a client and a Docker engine that injects faults
+// into single calls, by rules of a test. Calls can be refused, answered with garbage or not
+// at all, or lose their connection, and streams can end too early or never. Everything else
+// passes unchanged.
 package faultproxy
 
 import (
@@ -24,22 +25,22 @@ import (
 	"time"
 )
 
-// Rule says which calls meet a fault: the first rule that matches counts.
+// Rule selects the calls that get a fault. The first rule that matches a call is used.
 type Rule struct {
 	Method string         // empty: any
 	Path   *regexp.Regexp // matches path and query, without the version in front; nil: any
-	Nth    int            // only the nth of the calls that match, from 1; 0: each
+	Nth    int            // only the nth call that matches, from 1; 0: every call
 	Fault  Fault
 }
 
 // Call is one call that was made.
 type Call struct {
 	Method, Path string // path and query, without the version
-	Name         string // of the container or volume that it is to make
-	Fault        string // what it met; empty: nothing
+	Name         string // of the container or volume that the call creates
+	Fault        string // that the call got; empty: none
 }
 
-// Proxy is one. It is safe for concurrent use.
+// Proxy is a proxy that injects faults. It is safe for concurrent use.
 type Proxy struct {
 	network, address string // the engine's
 	socket           string
@@ -60,7 +61,7 @@ type Proxy struct {
 	open  map[*gated]struct{} // guarded by mu; clients' connections
 }
 
-// Start starts a proxy in front of an engine: unix://PATH or tcp://HOST:PORT.
+// Start starts a proxy in front of the engine at unix://PATH or tcp://HOST:PORT.
 func Start(engine string) (*Proxy, error) {
 	u, err := url.Parse(engine)
 	if err != nil {
@@ -91,18 +92,17 @@ func Start(engine string) (*Proxy, error) {
 	return p, nil
 }
 
-// Host is the proxy's address, as for DOCKER_HOST.
+// Host returns the proxy's address in the form of DOCKER_HOST.
 func (p *Proxy) Host() string { return "unix://" + p.socket }
 
-// Set replaces the rules and begins their counts anew. Calls that are under way
-// keep theirs.
+// Set replaces the rules and resets their counts. Calls that are under way keep their fault.
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules, p.seen = rules, make([]int, len(rules))
 }
 
-// Calls lists all calls so far, in the order of their beginning.
+// Calls lists all calls so far, in the order of their start.
 func (p *Proxy) Calls() []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Proxy) Forget() {
 	p.calls = nil
 }
 
-// Faults counts the calls that met one.
+// Faults counts the calls that got a fault.
 func (p *Proxy) Faults() int {
 	n := 0
 	for _, c := range p.Calls() {
@@ -127,14 +127,14 @@ func (p *Proxy) Faults() int {
 	return n
 }
 
-// Part lets nothing more pass, on connections that are there and on new ones: no
-// byte, no end. Heal lets all of it through.
+// Part stops all traffic, on existing and on new connections. Neither bytes nor the end of a
+// stream pass until Heal is called.
 func (p *Proxy) Part() { p.partition.shut() }
 
 // Heal ends Part.
 func (p *Proxy) Heal() { p.partition.lift() }
 
-// Break resets all connections of clients. New ones are taken.
+// Break resets all connections of clients. New connections are accepted.
 func (p *Proxy) Break() {
 	p.mu.Lock()
 	open := slices.Collect(maps.Keys(p.open))
@@ -163,7 +163,7 @@ func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 var versionPrefix = regexp.MustCompile(`\A/v[0-9.]+/`)
 
-// fault notes a call and finds what it meets.
+// fault records a call and returns its fault.
 func (p *Proxy) fault(r *http.Request) Fault {
 	path := versionPrefix.ReplaceAllString(r.URL.RequestURI(), "/")
 	name := newName(r)
@@ -183,8 +183,8 @@ func (p *Proxy) fault(r *http.Request) Fault {
 	return met
 }
 
-// newName is the name of what a call is to make: in the query of a container, in
-// the body of a volume, which is put back.
+// newName returns the name of the container or volume that a call creates. For a container
+// it is in the query, for a volume in the body, which newName restores.
 func newName(r *http.Request) string {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/containers/create"):
@@ -220,19 +220,19 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", "engine", ""
 	resp, err := p.transport.RoundTrip(out)
 	if err != nil {
-		hangUp(w) // the engine's own connection is all that a client would see end
+		hangUp(w) // as if the engine had ended the connection
 		return
 	}
 	defer resp.Body.Close()
 	if f.kind.answers() {
-		_, _ = io.Copy(io.Discard, resp.Body) // until the engine has done it
+		_, _ = io.Copy(io.Discard, resp.Body) // wait until the engine is done
 		p.spoil(w, r, f)
 		return
 	}
 	p.pass(w, resp, f)
 }
 
-// spoil gives a false answer, or none.
+// spoil sends a wrong answer, or none.
 func (p *Proxy) spoil(w http.ResponseWriter, r *http.Request, f Fault) {
 	switch f.kind {
 	case status:
@@ -253,7 +253,7 @@ func (p *Proxy) spoil(w http.ResponseWriter, r *http.Request, f Fault) {
 			_ = conn.Close()
 		}
 	case hang:
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client has gone
 		select {
 		case <-p.closing:
 		case <-r.Context().Done(): // the client has given up
@@ -264,7 +264,7 @@ func (p *Proxy) spoil(w http.ResponseWriter, r *http.Request, f Fault) {
 	}
 }
 
-// pass gives the engine's answer, slowly or not all of it.
+// pass sends the engine's answer, slowly or only in part if the fault says so.
 func (p *Proxy) pass(w http.ResponseWriter, resp *http.Response, f Fault) {
 	if f.kind == slow || f.kind == cut {
 		conn := takeOver(w)
@@ -276,7 +276,7 @@ func (p *Proxy) pass(w http.ResponseWriter, resp *http.Response, f Fault) {
 		if f.kind == cut {
 			_ = resp.Write(&whole)
 			body := bytes.Index(whole.Bytes(), []byte("\r\n\r\n")) + len("\r\n\r\n")
-			_, _ = conn.Write(whole.Bytes()[:min(body+int(f.n), whole.Len()-1)]) // its end at least is missing
+			_, _ = conn.Write(whole.Bytes()[:min(body+int(f.n), whole.Len()-1)]) // at least the last byte is missing
 			return
 		}
 		_ = resp.Write(&dripping{w: conn, every: time.Second, stop: p.closing})
@@ -284,7 +284,7 @@ func (p *Proxy) pass(w http.ResponseWriter, resp *http.Response, f Fault) {
 	}
 	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
-	flusher, _ := w.(http.Flusher) // it is one
+	flusher, _ := w.(http.Flusher) // a server's ResponseWriter always is
 	flusher.Flush()
 	buf := make([]byte, 32<<10)
 	for {
@@ -304,7 +304,7 @@ func (p *Proxy) pass(w http.ResponseWriter, resp *http.Response, f Fault) {
 	}
 }
 
-// takeOver takes the client's connection out of the server's hands; nil: it has gone.
+// takeOver hijacks the client's connection. It returns nil if the client has gone.
 func takeOver(w http.ResponseWriter) net.Conn {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

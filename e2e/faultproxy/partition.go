@@ -28,7 +28,7 @@ func (g *partition) lift() {
 	}
 }
 
-// wait returns when it is open, or when stop is closed.
+// wait waits until the partition is open or stop is closed.
 func (g *partition) wait(stop <-chan struct{}) {
 	g.mu.Lock()
 	open := g.open
@@ -42,7 +42,7 @@ func (g *partition) wait(stop <-chan struct{}) {
 	}
 }
 
-// partitionedListener takes connections that pass the proxy's partition.
+// partitionedListener accepts connections that pass through the proxy's partition.
 type partitionedListener struct {
 	net.Listener
 	proxy *Proxy

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stream passes a call on that asks for a connection of its own, and spoils what
-// the engine sends over it. An answer that gives none passes as it is.
+// stream handles a call that upgrades its connection, and applies the fault to what the
+// engine sends. If the engine does not upgrade the connection, its answer passes unchanged.
 func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, f Fault) {
 	engine, err := p.dial(r.Context(), "", "")
 	if err != nil {
@@ -18,7 +18,7 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, f Fault) {
 		return
 	}
 	defer engine.Close()
-	// The engine's end ends with the proxy, even if a peer still waits for it.
+	// The connection to the engine ends with the proxy, even if a peer still waits.
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -61,7 +61,7 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, f Fault) {
 	)
 	both.Go(func() {
 		_, _ = io.Copy(stopping{w: engine, quiet: quiet}, buffered)
-		halfClose(engine) // the client has ended, or the stream is over
+		halfClose(engine) // the client has ended its direction, or the stream is over
 	})
 	if p.answer(client, fromEngine, f, quiet) {
 		_ = client.SetReadDeadline(past)
@@ -69,11 +69,11 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request, f Fault) {
 	both.Wait()
 }
 
-// past is a deadline that is over.
+// past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// answer passes on what the engine sends, until that is all or the fault says so.
-// It reports whether the other direction is over too.
+// answer passes on what the engine sends, until it ends or the fault ends it. It reports
+// whether the other direction is over too.
 func (p *Proxy) answer(client net.Conn, engine io.Reader, f Fault, quiet chan struct{}) bool {
 	if f.kind >= cutStream {
 		_, _ = io.CopyN(client, engine, f.n)
@@ -87,7 +87,7 @@ func (p *Proxy) answer(client net.Conn, engine io.Reader, f Fault, quiet chan st
 	case stall:
 		close(quiet)
 		_, _ = io.Copy(io.Discard, engine)
-		return false // the client is to find out by itself
+		return false // the client has to notice by itself
 	case drip:
 		_, _ = io.Copy(&dripping{w: client, every: time.Second, stop: p.closing}, engine)
 		halfClose(client)

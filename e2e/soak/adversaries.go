@@ -2,18 +2,17 @@ package main
 
 import "fmt"
 
-// adversary is a way of a command to live on. It stays until it is killed, or tries to.
+// adversary is a way in which a command may try to survive. It runs until it is killed.
 type adversary struct {
 	row     string // of the threat model
 	name    string
 	script  string
-	needs   string // a program that an image may be without
-	arch    string // the only one that its system calls have these numbers on; empty: any
-	violent bool   // it hurts whatever else runs in its session
+	needs   string // a program that an image may lack
+	arch    string // the only architecture on which its system calls have these numbers; empty: any
+	violent bool   // it harms everything else in its session
 }
 
-// prelude makes a file grow as long as anything of the command lives that has not
-// taken the variable off.
+// prelude starts a loop that makes a file grow as long as the loop lives. It carries the mark.
 const prelude = `export M=%s; (while echo x >>/ws/grow-$M; do sleep 0.05; done) & `
 
 // adversaries are the rows K that a command can do by itself. That a container is

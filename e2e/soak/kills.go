@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,244 +13,25 @@ import (
 	"time"
 )
 
-// How many are killed at once, and where.
+// How many commands are killed at once, and in which sessions.
 const (
 	calmWorkers    = 13 // over calmSessions
 	calmSessions   = 3
-	violentWorkers = 3 // each with a session to itself, the last of profile dev
+	violentWorkers = 3 // each with its own session, the last one in profile dev
 )
 
-// patience is how long a command may live when its client is gone. The lease is
-// longer, but an end of the stream says it all.
-const patience = 10 * time.Second
-
-// onTheWay is how long a request may travel from a client that is gone to a runner.
-const onTheWay = time.Second
-
-// ending is a way to end a command. It returns how the command has ended, by the
-// program's word; gone is a client that has said nothing, because it was killed.
-type ending struct {
-	name string
-	end  func(ctx context.Context, w *killer, script string) (outcome string, err error)
-	want []string
-	slow bool // the survivors may take patience
-}
-
-// wants reports whether a command may have ended so. In profile dev a command is root
-// in its container and can stop or kill its runner and PID 1: its end is then unknown,
-// or its session is lost, and never something else.
-func (e ending) wants(outcome string, dev bool) bool {
-	kind, _, _ := strings.Cut(outcome, "{")
-	return slices.Contains(e.want, outcome) || dev && (kind == "outcome-unknown" || kind == "session-lost")
-}
-
-const gone = "(client gone)"
-
-var endings = []ending{
-	{name: "timeout", end: byTimeout, want: []string{"timed-out"}},
-	{name: "cancel", end: byCancel, want: []string{"cancelled"}},
-	{name: "client killed", end: byKill, want: []string{gone}, slow: true},
-	{name: "client closes", end: byClose, want: []string{gone}, slow: true},
-	{name: "output limit", end: byOutputLimit, want: []string{"output-limit", "timed-out"}},
-	{name: "job: killed", end: byJobKill, want: []string{"cancelled"}},
-	{name: "job: timeout", end: byJobTimeout, want: []string{"timed-out"}},
-	{name: "terminal: timeout", end: byTerminalTimeout, want: []string{"timed-out"}},
-	{name: "terminal: ended", end: byTerminalEnd, want: []string{"cancelled"}},
-}
-
-// killer kills one command after the other.
-type killer struct {
-	l       *lab
-	session *session
-	rand    *rand.Rand
-	server  *server // attached to the session; nil until it is needed
-}
-
-// attached is a server with the session.
-func (w *killer) attached(ctx context.Context) (*server, error) {
-	if w.server != nil {
-		return w.server, nil
-	}
-	s, err := w.l.serve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.call(ctx, "session/attach", map[string]any{"session": w.session.id}, nil); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	w.server = s
-	return s, nil
-}
-
-// soon is a point in time early in a command's life.
-func (w *killer) soon() time.Duration { return time.Duration(w.rand.IntN(700)) * time.Millisecond }
-
-func byTimeout(ctx context.Context, w *killer, script string) (string, error) {
-	return w.exec(ctx, "--timeout", (200*time.Millisecond + w.soon()).String(), script)
-}
-
-// byOutputLimit lets the command write more than it may. One that has killed what
-// writes is ended by its timeout.
-func byOutputLimit(ctx context.Context, w *killer, script string) (string, error) {
-	flood := fmt.Sprintf("(sleep %.3f; exec yes) & ", 0.2+w.soon().Seconds())
-	return w.exec(ctx, "--timeout", "10s", "--output-limit", "1048576", flood+script)
-}
-
-// exec runs a script and returns its outcome, with the cause if there is one.
-func (w *killer) exec(ctx context.Context, args ...string) (string, error) {
-	r, err := w.l.exec(ctx, w.session.id, args...)
-	return r.full(), err
-}
-
-// job starts a script as a job.
-func (w *killer) job(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{"session", "exec", "--quiet", "--background"}, args...)
-	out, err := w.l.cli(ctx, slices.Insert(args, len(args)-1, w.session.id)...)
-	id, _, _ := strings.Cut(out, " ") // its pid and its file follow
-	return id, err
-}
-
-func byJobKill(ctx context.Context, w *killer, script string) (string, error) {
-	id, err := w.job(ctx, script)
-	if err != nil {
-		return "", err
-	}
-	time.Sleep(w.soon())
-	_, killed := w.l.cli(ctx, "job", "kill", "--quiet", "--session", w.session.id, id)
-	return w.waited(ctx, id, killed)
-}
-
-func byJobTimeout(ctx context.Context, w *killer, script string) (string, error) {
-	id, err := w.job(ctx, "--timeout", (200*time.Millisecond + w.soon()).String(), script)
-	if err != nil {
-		return "", err
-	}
-	return w.waited(ctx, id, nil)
-}
-
-// waited is how a job has ended.
-func (w *killer) waited(ctx context.Context, id string, before error) (string, error) {
-	cmd := w.l.command(ctx, "job", "wait", "--json", "--session", w.session.id, id)
-	out, _ := cmd.Output() // its status is the job's
-	var job struct {
-		Reason string
-		Error  *struct{ Outcome, Cause string }
-	}
-	if err := json.Unmarshal(out, &job); err != nil {
-		return "", errors.Join(before, fmt.Errorf("%w: %q: %w", errNoOutcome, cut(string(out)), err))
-	}
-	if job.Error != nil {
-		return job.Error.Outcome + "{" + job.Error.Cause + "}", nil
-	}
-	return job.Reason, nil
-}
-
-func byCancel(ctx context.Context, w *killer, script string) (string, error) {
-	s, err := w.attached(ctx)
-	if err != nil {
-		return "", err
-	}
-	id, answer, err := s.send("bash", map[string]any{"session": w.session.id, "command": script})
-	if err != nil {
-		return "", err
-	}
-	time.Sleep(w.soon()) // the random point is the matter
-	if err := s.cancel(id); err != nil {
-		return "", err
-	}
-	var r toolResult
-	err = s.wait(ctx, answer, &r)
-	if e, ok := errors.AsType[*rpcError](err); ok {
-		return e.kind(), nil
-	}
-	if err == nil && r.Details.Reason == "" {
-		return "cancelled", nil // before it began: contract agent has no details then
-	}
-	return r.Details.Reason, err
-}
-
-func byKill(ctx context.Context, w *killer, script string) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := w.l.command(ctx, "session", "exec", "--json", w.session.id, script)
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	time.Sleep(w.soon())
-	cancel()
-	_ = cmd.Wait()
-	return gone, nil
-}
-
-func byClose(ctx context.Context, w *killer, script string) (string, error) {
-	s, err := w.attached(ctx)
-	if err != nil {
-		return "", err
-	}
-	if _, _, err := s.send("bash", map[string]any{"session": w.session.id, "command": script}); err != nil {
-		return "", err
-	}
-	time.Sleep(w.soon())
-	w.server = nil
-	return gone, s.close()
-}
-
-// startTerminal runs the script on a terminal.
-func (w *killer) startTerminal(ctx context.Context, script string, seconds float64) (*server, string, error) {
-	s, err := w.attached(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	var made struct{ Terminal string }
-	err = s.call(ctx, "pty/start", map[string]any{"session": w.session.id, "command": script, "timeoutSeconds": seconds}, &made)
-	return s, made.Terminal, err
-}
-
-func endTerminal(ctx context.Context, s *server, terminal string) (string, error) {
-	var end struct{ Reason string }
-	err := s.call(ctx, "pty/end", map[string]any{"terminal": terminal}, &end)
-	if e, ok := errors.AsType[*rpcError](err); ok {
-		return e.kind(), nil
-	}
-	return end.Reason, err
-}
-
-func byTerminalTimeout(ctx context.Context, w *killer, script string) (string, error) {
-	s, terminal, err := w.startTerminal(ctx, script, 0.3+w.soon().Seconds())
-	if err != nil {
-		return "", err
-	}
-	var how struct{ Event string }
-	if err := s.call(ctx, "pty/wait", map[string]any{"terminal": terminal, "end": true}, &how); err != nil {
-		return "", err
-	}
-	if how.Event != "ended" {
-		return "", fmt.Errorf("the terminal's command has not ended: %s", how.Event)
-	}
-	return endTerminal(ctx, s, terminal)
-}
-
-func byTerminalEnd(ctx context.Context, w *killer, script string) (string, error) {
-	s, terminal, err := w.startTerminal(ctx, script, 300)
-	if err != nil {
-		return "", err
-	}
-	time.Sleep(w.soon())
-	return endTerminal(ctx, s, terminal)
-}
-
-// kill is what became of one.
+// kill is the result of killing one command.
 type kill struct {
 	adversary adversary
 	ending    ending
 	outcome   string
 	grown     string        // the file that it made grow
-	size      int64         // of that, when it was said to be dead
-	late      time.Duration // until nothing was left
+	size      int64         // of that file, when the command was reported as dead
+	late      time.Duration // from then until nothing was left
 	problems  []string
 }
 
-// one kills one command and looks whether it is dead.
+// one kills one command and checks that it is dead.
 func (w *killer) one(ctx context.Context, mark string, a adversary, e ending) kill {
 	k := kill{adversary: a, ending: e, grown: filepath.Join(w.session.dir, "grow-"+mark)}
 	note := func(format string, args ...any) {
@@ -265,7 +44,7 @@ func (w *killer) one(ctx context.Context, mark string, a adversary, e ending) ki
 	if err != nil {
 		note("%v", err)
 		if w.server != nil {
-			w.server.kill() // the next one gets another
+			w.server.kill() // the next command gets another server
 			w.server = nil
 		}
 	} else if !e.wants(outcome, w.session.dev) {
@@ -329,7 +108,7 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// able are the adversaries that an image and this machine have what they need for.
+// able returns the adversaries that can run with this image and on this machine.
 func able(ctx context.Context, l *lab, s *session) (chosen []adversary, without []string, err error) {
 	for _, a := range adversaries {
 		if a.arch != "" && a.arch != runtime.GOARCH {
@@ -351,8 +130,8 @@ func able(ctx context.Context, l *lab, s *session) (chosen []adversary, without 
 	return chosen, without, nil
 }
 
-// devSession has as many processes as one of profile strict: what forks to the limit is
-// to be killed here, and not to see how many this machine can schedule.
+// devSession has the pids limit of profile strict. A command that forks up to the limit is to
+// be killed here, not to test how many processes this machine can schedule.
 var devSession = []string{"--profile", "dev", "--pids", "512"}
 
 // kills kills commands that resist.
@@ -398,8 +177,8 @@ func killText(without []string) string {
 	return text
 }
 
-// control shows that a survivor would be found, with a command that is meant to
-// survive: what a command leaves in the background when it ends by itself.
+// control checks that a survivor would be found. It uses one that may survive: a process that
+// a command leaves in the background when it ends by itself.
 func control(ctx context.Context, l *lab, s *session) error {
 	const mark = "control-of-kills"
 	if _, err := l.exec(ctx, s.id, fmt.Sprintf(prelude, mark)+`exec >/dev/null 2>&1; sleep 300 & disown`); err != nil {
@@ -415,14 +194,14 @@ func control(ctx context.Context, l *lab, s *session) error {
 	if len(marked(mark)) < 2 || len(commandsIn(s.container)) < 2 {
 		return fmt.Errorf("control: what lives was not found: by its mark %v, in its cgroup %v", marked(mark), commandsIn(s.container))
 	}
-	// It cannot kill itself, and everything else of this session is to go.
+	// The command cannot kill itself. Everything else in the session must go.
 	if _, err := l.exec(ctx, s.id, "kill -KILL -1"); err != nil {
 		return err
 	}
 	return nobodyIn(s)
 }
 
-// nobodyIn waits until a session runs nothing.
+// nobodyIn waits until no process of a command is left in a session.
 func nobodyIn(s *session) error {
 	for until := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) {
 		left := commandsIn(s.container)
@@ -476,8 +255,8 @@ func killAll(ctx context.Context, l *lab, sessions []*session, chosen []adversar
 		}
 		workers.Go(func() {
 			for o := range orders {
-				// A command of profile dev that kills its runner is left to its client, and
-				// without one lives until the lease is over.
+				// If a command of profile dev kills its runner, only its client can end it.
+				// Without a client it lives until the lease is over.
 				if w.session.dev && o.e.slow {
 					o.e = endings[0]
 				}

@@ -19,11 +19,11 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
-// hostMark marks every process of ours on this machine. Nothing of the host's
-// environment enters a container, so it marks no other.
+// hostMark is an environment variable that marks our processes on this machine. The host's
+// environment does not enter containers, so it marks no others.
 const hostMark = "SOAK_OF"
 
-// lab is what parts share: the program under test, a home for it, and an engine.
+// lab is what the parts share: the program under test, a home for it, and an engine.
 type lab struct {
 	options
 	dir      string   // all files, the homes of the program's included
@@ -55,14 +55,14 @@ func openLab(ctx context.Context, o options, progress io.Writer) (*lab, error) {
 	return l, nil
 }
 
-// home is the environment of the program with a home of its own.
+// home returns the environment of the program with its own home directory.
 func (l *lab) home(dir string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "SANDBOXBASH_") })
 	return append(env, "HOME="+dir, "XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "XDG_CACHE_HOME="+dir+"/cache",
 		"SANDBOXBASH_IMAGE=host", "SANDBOXBASH_KEEP_FOR=0s", hostMark+"="+l.dir)
 }
 
-// at is the same with another home, and another engine unless host is "".
+// at returns a lab with another home and, unless host is "", another engine.
 func (l *lab) at(home, host string) *lab {
 	other := *l
 	other.env = l.home(filepath.Join(l.dir, home))
@@ -78,7 +78,8 @@ func (l *lab) say(format string, args ...any) {
 	fmt.Fprintf(l.progress, "%s "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// random is a source of a part's own, so that leaving out one part changes no other.
+// random returns a source of random numbers for one part, so that leaving out a part does not
+// change the others.
 func (l *lab) random(of string) *rand.Rand {
 	var n uint64
 	for _, c := range []byte(of) {
@@ -87,8 +88,8 @@ func (l *lab) random(of string) *rand.Rand {
 	return rand.New(rand.NewPCG(l.seed, n))
 }
 
-// command is a run of the program that is not yet started. At ctx's end it is killed
-// as hosts are: it can clear up nothing.
+// command returns a command that runs the program. When ctx ends, the program is killed with
+// SIGKILL, like a host that dies, and cannot clean up.
 func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.binary, args...)
 	cmd.Env = l.env
@@ -138,7 +139,7 @@ type artifact struct {
 	Cause    string
 }
 
-// outcome is the one word for how it ended.
+// outcome returns one word for how the command ended.
 func (r result) outcome() string {
 	if r.Error != nil {
 		return r.Error.Outcome
@@ -146,7 +147,7 @@ func (r result) outcome() string {
 	return r.Reason
 }
 
-// cause says more of an error.
+// cause returns the cause of an error.
 func (r result) cause() string {
 	if r.Error != nil {
 		return r.Error.Cause
@@ -154,11 +155,11 @@ func (r result) cause() string {
 	return ""
 }
 
-// errNoOutcome is returned for a command of which the program has told nothing, or
-// more than one thing.
+// errNoOutcome is returned if the program has reported no outcome of a command, or more than
+// one.
 var errNoOutcome = errors.New("not exactly one outcome")
 
-// readResult takes what the program has printed: one object and nothing else.
+// readResult reads the program's output, which must be one JSON object and nothing else.
 func readResult(stdout []byte) (result, error) {
 	var r result
 	dec := json.NewDecoder(bytes.NewReader(stdout))
@@ -174,8 +175,8 @@ func readResult(stdout []byte) (result, error) {
 	return r, nil
 }
 
-// exec runs a script with `session exec --json`. An error means that there was no
-// outcome, whatever it was.
+// exec runs a script with `session exec --json`. An error means that the program reported no
+// outcome.
 func (l *lab) exec(ctx context.Context, id string, args ...string) (result, error) {
 	cmd := l.command(ctx, append([]string{"session", "exec", "--json"}, args...)...)
 	cmd.Args = slices.Insert(cmd.Args, len(cmd.Args)-1, id) // before the script
@@ -192,7 +193,7 @@ func (l *lab) exec(ctx context.Context, id string, args ...string) (result, erro
 	return r, err
 }
 
-// full is the outcome, with the cause of an error.
+// full returns the outcome and, for an error, the cause.
 func (r result) full() string {
 	if cause := r.cause(); cause != "" {
 		return r.outcome() + "{" + cause + "}"
@@ -200,15 +201,15 @@ func (r result) full() string {
 	return r.outcome()
 }
 
-// session is one that the lab has started.
+// session is a session that the lab has started.
 type session struct {
-	dev       bool // of profile dev: a command is root in it
+	dev       bool // it has profile dev, so that commands are root
 	id        string
 	container string // the engine's full id
-	dir       string // its workspace, as this machine sees it
+	dir       string // path of its workspace on this machine
 }
 
-// startSession starts one with a workspace that both sides see, at /ws inside.
+// startSession starts a session with a bound workspace, which is /ws inside.
 func (l *lab) startSession(ctx context.Context, args ...string) (*session, error) {
 	s := &session{}
 	var err error
@@ -226,7 +227,7 @@ func (l *lab) startSession(ctx context.Context, args ...string) (*session, error
 // sandboxUser is the uid of commands.
 const sandboxUser = 1000
 
-// workspace makes a directory that commands can write.
+// workspace creates a directory that commands can write to.
 func (l *lab) workspace() (string, error) {
 	dir, err := os.MkdirTemp(l.dir, "ws-")
 	if err != nil {
@@ -249,8 +250,8 @@ func (l *lab) stop(ctx context.Context, all ...*session) error {
 	return errors.Join(errs...)
 }
 
-// things are the containers and volumes of ours on the engine, but those that are
-// kept between sessions on purpose.
+// things returns our containers and volumes on the engine, except those that are kept between
+// sessions on purpose.
 func (l *lab) things(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, args := range [][]string{
@@ -274,12 +275,12 @@ func (l *lab) things(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// settle is how long the engine has to finish what it does in the background after
-// it has answered, and the kernel to take away what was killed.
+// settle is how long the engine may take to finish its background work after an answer, and
+// the kernel to remove killed processes.
 const settle = 10 * time.Second
 
-// nothingSince waits until the engine has nothing of ours that it had not before,
-// and this machine no process that the lab has started.
+// nothingSince waits until the engine has nothing of ours besides before, and this machine
+// has no process that the lab has started.
 func (l *lab) nothingSince(ctx context.Context, before []string) error {
 	var left []string
 	for until := time.Now().Add(settle); ; time.Sleep(100 * time.Millisecond) {
@@ -302,7 +303,7 @@ func (l *lab) nothingSince(ctx context.Context, before []string) error {
 	}
 }
 
-// machine says where all this was done.
+// machine describes the machine and the engine.
 func (l *lab) machine(ctx context.Context) string {
 	engine, err := l.docker(ctx, "info", "--format",
 		"{{.NCPU}} CPUs, kernel {{.KernelVersion}}; engine {{.ServerVersion}}, {{.Driver}}, cgroup v{{.CgroupVersion}}, {{.DefaultRuntime}}")

@@ -13,8 +13,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
-// leaks runs many commands one after the other in one session, and looks at what has
-// grown.
+// leaks runs many commands one after the other in one session, and checks what has grown.
 func leaks(ctx context.Context, l *lab) (s section, err error) {
 	s = section{title: "Leaks: commands", text: "One `serve rpc` runs commands one after the other in one session, of every ten of which one leaves a child and one fails. " +
 		lookedAt + " Within the process, the packages' own tests look for goroutines with goleak."}
@@ -24,24 +23,24 @@ func leaks(ctx context.Context, l *lab) (s section, err error) {
 	return s, s.err()
 }
 
-// lookedAt says how leaks are found.
+// lookedAt explains on the page how leaks are found.
 const lookedAt = "What is looked at is on the outside: /proc, the engine's own figures, and the stacks that a server writes at SIGQUIT, compared with those of one that " +
 	"has done little. Memory is resident memory, first after a tenth of the work, then after all of it, both times at rest; collectors and caches make it vary."
 
-// growth bounds the ratio of a figure at the end to the same earlier on.
+// growth bounds the ratio of a figure at the end to the same figure before.
 const growth = 1.25
 
 // pooled is how many idle connections to the engine a process of ours may keep; each
 // has two goroutines.
 const pooled = 12
 
-// slackFiles is how many descriptors more than before an engine may have open.
+// slackFiles is how many more descriptors than before an engine may have open.
 const slackFiles = 10
 
-// slackBytes is by how much memory may grow that was small: a heap's step.
+// slackBytes is by how much a small amount of memory may grow. Heaps grow in such steps.
 const slackBytes = 8 << 20
 
-// footprint is what there is at a moment.
+// footprint is what engine, server and session hold at one moment.
 type footprint struct {
 	execs              int // that the engine remembers of the container
 	goroutines         int // of the engine
@@ -51,7 +50,7 @@ type footprint struct {
 	shimRSS, initRSS   int64
 }
 
-// look takes a footprint; of no container if there is no session.
+// look returns a footprint. session may be nil.
 func (l *lab) look(ctx context.Context, one *server, session *session) (f footprint, err error) {
 	info, err := l.docker(ctx, "info", "--format", "{{.NGoroutines}}")
 	if err != nil {
@@ -83,8 +82,8 @@ func (l *lab) look(ctx context.Context, one *server, session *session) (f footpr
 	return f, nil
 }
 
-// daemon is the engine's process: the parent of the containerd that knows its root
-// directory, or else the one that has written its pid file. 0 if there is none.
+// daemon returns the pid of the engine: the parent of the containerd that names its root
+// directory, or else the process that its pid file names. It returns 0 if there is none.
 func (l *lab) daemon(ctx context.Context) int {
 	root, err := l.docker(ctx, "info", "--format", "{{.DockerRootDir}}")
 	if err != nil {
@@ -193,8 +192,8 @@ func (s *server) oneOfMany(ctx context.Context, session, nonce string, i int) (a
 	return a, nil
 }
 
-// compare judges what the engine and our process hold, against what an engine comes to
-// hold without us. What we hold open has another end in the engine.
+// compare judges the growth of the engine and of our process, compared with how an engine
+// grows without us. Each connection that we hold open also takes a descriptor of the engine.
 func (s *section) compare(what string, before, after footprint, plain plainGrowth) {
 	s.limit(what+"open descriptors of ours, more than before", float64(after.files-before.files), pooled)
 	s.limit(what+"open descriptors of the engine, more than before"+after.engineFiles.since(before.engineFiles),
@@ -217,7 +216,7 @@ func (s *section) rss(what string, before, after int64) {
 
 var goroutine = regexp.MustCompile(`(?m)^goroutine (\d+) `)
 
-// stacks has the server write its goroutines' stacks, which is its end, and counts
+// stacks makes the server write the stacks of its goroutines, which also ends it, and counts
 // them.
 func (s *server) stacks() int {
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
@@ -232,7 +231,7 @@ func (s *server) stacks() int {
 	return len(seen)
 }
 
-// freshStacks counts those of a server with one session that has run one command.
+// freshStacks counts the goroutines of a server with one session that has run one command.
 func (l *lab) freshStacks(ctx context.Context) (int, error) {
 	one, err := l.serve(ctx, "GOTRACEBACK=all")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// loadServers share the sessions of the load: one has at most 16 of them, and 256
-// requests under way.
+// loadServers is how many servers share the sessions of the load. A server has at most 16
+// sessions and 256 requests under way.
 const loadServers = 5
 
 // spoken is what a command of the load prints: lines that only it can have
@@ -21,7 +21,7 @@ const spoken = `n=%s; for i in {1..%d}; do t+="$n $i"$'\n'; done; printf %%s "$t
 
 const spokenLines = 40
 
-// said is what must come of it.
+// said returns the output that spoken must have.
 func said(nonce string) string {
 	var b strings.Builder
 	for i := range spokenLines {
@@ -30,14 +30,14 @@ func said(nonce string) string {
 	return b.String() + fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(b.String())))
 }
 
-// answer is what became of one command.
+// answer is the result of one command.
 type answer struct {
 	took    time.Duration
-	problem string // "": just its own output and its own code
-	lost    bool   // no outcome
+	problem string // "" if it had exactly its own output and its own code
+	lost    bool   // there was no outcome
 }
 
-// ask runs a command of the load and looks at what came back.
+// ask runs a command of the load and checks its result.
 func ask(ctx context.Context, s *server, session, nonce string, code int) answer {
 	start := time.Now()
 	r, err := s.bash(ctx, session, fmt.Sprintf(spoken, nonce, spokenLines, code))
@@ -166,8 +166,8 @@ func all(n int, do func(n int) answer) []answer {
 	return answers
 }
 
-// watch samples something until the returned function is called, which tells the
-// largest.
+// watch samples something until the returned function is called, which returns the largest
+// sample.
 func watch(sample func() int) func() int {
 	stop, done := make(chan struct{}), make(chan int)
 	go func() {
@@ -206,7 +206,8 @@ func judgeAnswers(s *section, what string, answers []answer) {
 	s.tell(what+": p50, p99", "%s, %s", percentile(times, 50).Round(time.Millisecond), percentile(times, 99).Round(time.Millisecond))
 }
 
-// percentile is by nearest rank. It sorts its argument; of none it is 0.
+// percentile returns a percentile by the nearest-rank method, 0 without times. It sorts its
+// argument.
 func percentile(times []time.Duration, p int) time.Duration {
 	if len(times) == 0 {
 		return 0

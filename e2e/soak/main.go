@@ -1,11 +1,10 @@
-// Command soak looks for what sandboxbash promises not to do: leave a survivor, lose or
-// mix an output, leak, or tell something about a command that is not true. It
-// drives the built binary as users do, from the command line and over `serve rpc`,
-// hurts it, and judges by what can be seen from outside: the host's /proc, the
-// engine, and files that the commands have written. Everything random comes from a
-// seed, which it prints.
+// Command soak tests what sandboxbash promises never to do: leave a survivor, lose or mix
+// output, leak, or report something about a command that is not true. It drives the built
+// binary as users do, from the command line and over `serve rpc`, and injects faults. It
+// judges by what can be seen from outside: the host's /proc, the engine, and files that the
+// commands have written. All random choices come from a seed, which it prints.
 //
-// It needs an engine on this very machine, and Linux. It leaves nothing behind.
+// It needs Linux and an engine on this machine. It leaves nothing behind.
 package main
 
 import (
@@ -41,20 +40,20 @@ type options struct {
 	line    string // the command line itself, for the page
 }
 
-// sizes are how much is done.
+// sizes say how much is done.
 type sizes struct {
 	kills      int           // commands that are killed
 	hosts      int           // host processes that are killed
 	concurrent int           // commands at once, over loadSessions
-	sessions   int           // of those
+	sessions   int           // for these commands
 	single     int           // commands at once in one session
 	sequential int           // commands one after the other
 	starts     int           // sessions that are started and stopped
 	scripts    int           // that bash and the policy read
-	rest       time.Duration // before what they have left is counted
+	rest       time.Duration // pause before counting what they have left
 }
 
-// fullRest is a little longer than a process of ours keeps an idle connection.
+// fullRest is a little longer than our processes keep an idle connection.
 const fullRest = 32 * time.Second
 
 var (
@@ -109,12 +108,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// part is one thing to prove. Its section is good also with an error.
+// part is one promise to test. Its section is valid even with an error.
 type part struct {
 	name      string
 	run       func(ctx context.Context, l *lab) (section, error)
-	elsewhere bool // on an engine of its own
-	named     bool // left out unless it is named
+	elsewhere bool // it has an engine of its own
+	named     bool // it runs only if it is named
 }
 
 // parts are all there are, in the page's order.
@@ -147,8 +146,8 @@ func (o options) selected() []part {
 	return chosen
 }
 
-// soak runs the chosen parts, all of them even if one fails, and writes down what each
-// has found as soon as it is known.
+// soak runs the chosen parts, the others even if one fails, and writes the section of each
+// as soon as it has ended.
 func soak(ctx context.Context, o options, stdout, progress io.Writer) error {
 	l, err := openLab(ctx, o, progress)
 	if err != nil {
@@ -164,7 +163,7 @@ func soak(ctx context.Context, o options, stdout, progress io.Writer) error {
 		s, err := l.take(ctx, p)
 		s.name, s.date, s.load = p.name, time.Now().UTC(), loadAverage()
 		if err != nil {
-			s.incomplete = len(s.failed) == 0 // it did not come to judging, or left something
+			s.incomplete = len(s.failed) == 0 // it ended before it could judge, or left something behind
 			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 		}
 		fmt.Fprintln(stdout, r.text(&s))
@@ -175,7 +174,7 @@ func soak(ctx context.Context, o options, stdout, progress io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// take runs a part, and holds it to leaving nothing behind.
+// take runs a part, and checks that it leaves nothing behind.
 func (l *lab) take(ctx context.Context, p part) (section, error) {
 	before, err := l.things(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 
 // nemesisRun is a run of random commands under random faults.
 type nemesisRun struct {
-	l       *lab // over the proxy
-	direct  *lab // past it
+	l       *lab // connects through the proxy
+	direct  *lab // connects to the engine
 	engine  *engines.Engine
 	proxy   *faultproxy.Proxy
 	state   string // where artifacts are, on a small disk
@@ -39,7 +39,7 @@ type nemesisRun struct {
 	slots   []*slot
 
 	mu       sync.Mutex
-	sessions []*session     // guarded by mu; all there ever were
+	sessions []*session     // guarded by mu; all that were ever started
 	servers  []*server      // guarded by mu; all that were not killed
 	places   map[int]string // guarded by mu; the workspace of each command
 }
@@ -111,7 +111,7 @@ func nemesis(ctx context.Context, l *lab) (s section, err error) {
 	}
 	n.storm(ctx)
 	if err := n.settle(context.WithoutCancel(ctx)); err != nil {
-		s.fail("%v", err) // what has happened is judged all the same
+		s.fail("%v", err) // the history is judged anyway
 	}
 	events, err := n.history.close()
 	if err != nil {
@@ -124,7 +124,7 @@ func nemesis(ctx context.Context, l *lab) (s section, err error) {
 	return s, nil
 }
 
-// prepare makes what sessions share, while nothing hinders it but a busy machine.
+// prepare creates what sessions share, before there are faults.
 func (n *nemesisRun) prepare(ctx context.Context) error {
 	var err error
 	for range 3 {
@@ -135,7 +135,7 @@ func (n *nemesisRun) prepare(ctx context.Context) error {
 	return err
 }
 
-// judgeHistory checks the history, and counts.
+// judgeHistory checks the history and adds the counts to the section.
 func judgeHistory(s *section, events []event) {
 	wrong := check(events)
 	for _, w := range wrong {
@@ -158,7 +158,7 @@ func judgeHistory(s *section, events []event) {
 	s.tables = append(s.tables, t)
 }
 
-// storm lets commands and faults loose until the time is over.
+// storm runs commands and faults until the time is over.
 func (n *nemesisRun) storm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(n.l.minutes*float64(time.Minute)))
 	defer cancel()
@@ -176,10 +176,10 @@ func (n *nemesisRun) storm(ctx context.Context) {
 // work runs one command after the other in a slot's session.
 func (n *nemesisRun) work(ctx context.Context, s *slot, random *rand.Rand, long bool) {
 	for ctx.Err() == nil {
-		// What has been asked for is answered, also when the time is over.
+		// A command that was started is waited for even when the time is over.
 		now, err := s.session(context.WithoutCancel(ctx))
 		if err != nil {
-			sleep(ctx, 200*time.Millisecond) // the engine is not there at the moment
+			sleep(ctx, 200*time.Millisecond) // the engine does not run at the moment
 			continue
 		}
 		in := event{Type: invoke, Session: now.id, Code: random.IntN(5), Life: []int64{0, 0, 300, 1000, 30000}[random.IntN(5)]}
@@ -196,7 +196,8 @@ func (n *nemesisRun) work(ctx context.Context, s *slot, random *rand.Rand, long 
 	}
 }
 
-// script says in a file that it begins and ends, so that it need not be believed.
+// script returns a script that records its start and its end in a file, so that the outcome
+// can be checked.
 func (n *nemesisRun) script(in event, s *session) string {
 	n.mu.Lock()
 	n.places[in.Op] = s.dir
@@ -208,7 +209,8 @@ func (n *nemesisRun) script(in event, s *session) string {
 	return fmt.Sprintf("export M=%s; { echo b $M >>/ws/facts; } 2>>/ws/errors; echo $M; %s{ echo e $M >>/ws/facts; } 2>>/ws/errors; exit %d", nonce(in.Op), pause, in.Code)
 }
 
-// patient bounds what should be bounded by itself, so that a run ends.
+// patient returns a context that bounds what should be bounded by itself, so that a run ends
+// in any case.
 func patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 3*time.Minute)
 }
@@ -231,7 +233,7 @@ func (n *nemesisRun) runCommand(s *slot, now *session, in event, keep bool) {
 	n.told(s, now, out)
 }
 
-// told records an outcome, and what of the command lives then.
+// told records an outcome, and which processes of the command are alive then.
 func (n *nemesisRun) told(s *slot, now *session, out event) {
 	out.Alive = len(living(out.Op, now))
 	n.history.add(out)
@@ -240,7 +242,7 @@ func (n *nemesisRun) told(s *slot, now *session, out event) {
 	}
 }
 
-// living are the processes of a command.
+// living returns the processes of a command.
 func living(op int, in *session) []processes.Process {
 	return slices.DeleteFunc(marked(nonce(op)), func(p processes.Process) bool { return !p.InContainer(in.container) })
 }
@@ -253,7 +255,7 @@ func (n *nemesisRun) runCall(s *slot, now *session, in event, random *rand.Rand)
 		if e, ok := errors.AsType[*rpcError](err); ok && (e.Data.Kind == "session-lost" || e.Data.Kind == "unknown-session") {
 			s.lose(now.id)
 		}
-		time.Sleep(200 * time.Millisecond) // the engine is not there at the moment
+		time.Sleep(200 * time.Millisecond) // the engine does not run at the moment
 		return
 	}
 	in.Op, in.Kind = n.history.op(), "call"
@@ -276,7 +278,7 @@ func (n *nemesisRun) runCall(s *slot, now *session, in event, random *rand.Rand)
 	n.told(s, now, callOutcome(in.Op, r, err))
 }
 
-// callOutcome is what an answer of the server says.
+// callOutcome returns the outcome that an answer of the server reports.
 func callOutcome(op int, r toolResult, err error) event {
 	out := event{Type: outcome, Op: op}
 	switch e, refused := errors.AsType[*rpcError](err); {
@@ -292,7 +294,7 @@ func callOutcome(op int, r toolResult, err error) event {
 	case r.Details.Reason == "" && r.Thrown == "abort":
 		out.Outcome = "cancelled"
 	case r.Details.Reason == "":
-		// The contract has words for these, and no types.
+		// The contract reports these as text only.
 		out.Outcome, out.Cause, out.Text = "not-started", "in-words", r.Text
 		if strings.HasSuffix(r.Text, "Command failed: missing exit status") {
 			out.Outcome = "outcome-unknown"
@@ -340,7 +342,7 @@ func (n *nemesisRun) runJob(s *slot, now *session, in event) {
 	}
 }
 
-// collect asks for the ends of jobs; what cannot be told now is asked again.
+// collect asks for the ends of jobs. If the answer is an error, it asks again later.
 func (n *nemesisRun) collect(ctx context.Context, s *slot) {
 	s.mu.Lock()
 	pending := s.pending

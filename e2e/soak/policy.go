@@ -11,8 +11,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/policy/bashtest"
 )
 
-// againstBash has bash run scripts of a grammar, and holds the policy to having seen
-// every command that ran in one that it allows.
+// againstBash has bash run scripts of a grammar, and checks that the policy has seen every
+// command that ran in the scripts that it allows.
 func againstBash(ctx context.Context, l *lab) (section, error) {
 	s := section{
 		title: "What bash runs and the policy has not seen",
@@ -42,7 +42,7 @@ func againstBash(ctx context.Context, l *lab) (section, error) {
 	return s, s.err()
 }
 
-// comparison is the count of what workers have found.
+// comparison counts what the workers have found.
 type comparison struct {
 	lab    *lab
 	policy *policy.Policy
@@ -56,7 +56,7 @@ type comparison struct {
 	missed   int
 }
 
-// every compares one script in so many, from the first one on.
+// every compares every step-th script, starting with the first.
 func (c *comparison) every(ctx context.Context, first, step int) (err error) {
 	b, err := bashtest.NewBash()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
-// marked lists the processes that carry a mark and that the lab has not started on
-// this machine: those in containers.
+// marked lists the processes in containers that carry a mark. It leaves out those that the
+// lab has started on this machine.
 func marked(mark string) []processes.Process {
 	var found []processes.Process
 	for _, p := range processes.All() {
@@ -24,9 +24,9 @@ func marked(mark string) []processes.Process {
 	return found
 }
 
-// commandsIn lists what is in a container's cgroups and is not ours: PID 1, the runners
-// and the engine's helpers are uid 0, commands never are. It needs no mark, which a
-// command can take off.
+// commandsIn lists the processes of commands in a container's cgroups. PID 1, the runners and
+// the engine's helpers are uid 0 and commands never are. It needs no mark, which a command
+// could remove.
 func commandsIn(container string) []processes.Process {
 	var found []processes.Process
 	for _, p := range processes.All() {
@@ -37,10 +37,10 @@ func commandsIn(container string) []processes.Process {
 	return found
 }
 
-// memory is the resident memory of a process in bytes; 0 if it is gone.
+// memory returns the resident memory of a process in bytes, 0 if it has ended.
 func memory(pid int) int64 { return int64(max(0, processes.Status(pid, "VmRSS"))) << 10 }
 
-// descriptors is how many a process has open.
+// descriptors returns how many descriptors a process has open.
 func descriptors(pid int) int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -49,10 +49,11 @@ func descriptors(pid int) int {
 	return len(entries)
 }
 
-// kinds counts descriptors by what they are of.
+// kinds counts descriptors by kind.
 type kinds map[string]int
 
-// descriptorKinds tells what a process has open, without the numbers in the names.
+// descriptorKinds counts the open descriptors of a process by name, without the numbers in
+// the names.
 func descriptorKinds(pid int) kinds {
 	k := kinds{}
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -82,7 +83,7 @@ func (k kinds) sum() (n int) {
 	return n
 }
 
-// since says what there is more or less of than before; "" if nothing.
+// since describes the differences from before, "" if there are none.
 func (k kinds) since(before kinds) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(k)) {
@@ -101,7 +102,7 @@ func (k kinds) since(before kinds) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// loadAverage is that of a minute, five and fifteen; "unknown" where there is none.
+// loadAverage returns the load over one, five and fifteen minutes, or "unknown".
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	words := strings.Fields(string(text))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// section is what a part has found.
+// section is the result of a part.
 type section struct {
 	name   string // the part's
 	title  string
@@ -26,21 +26,21 @@ type section struct {
 	incomplete bool // it failed for another reason
 }
 
-// row is one count. Want says what it must be; empty: it is told, not judged.
+// row is one figure. Want says what it must be. A row without it is reported and not judged.
 type row struct{ what, got, want string }
 
-// table is more than counts.
+// table is a table of other results than counts.
 type table struct {
 	head []string
 	rows [][]string
 }
 
-// fail notes what did not hold.
+// fail records a failed check.
 func (s *section) fail(format string, args ...any) {
 	s.failed = append(s.failed, fmt.Sprintf(format, args...))
 }
 
-// count adds a figure that must be just so.
+// count adds a figure that must equal want.
 func (s *section) count(what string, got, want int) {
 	s.rows = append(s.rows, row{what, fmt.Sprint(got), fmt.Sprint(want)})
 	if got != want {
@@ -56,12 +56,12 @@ func (s *section) limit(what string, got, most float64) {
 	}
 }
 
-// tell adds a figure that nothing is asked of.
+// tell adds a figure that is not judged.
 func (s *section) tell(what, format string, args ...any) {
 	s.rows = append(s.rows, row{what, fmt.Sprintf(format, args...), ""})
 }
 
-// err is what did not hold, as an error.
+// err returns the failed checks as an error.
 func (s *section) err() error {
 	const most = 20
 	var errs []error
@@ -102,8 +102,8 @@ type report struct {
 	quick   bool
 }
 
-// Each part stands between lines of its own, so that a run of some parts
-// leaves the others as they are.
+// Each part is between lines of its own, so that a run of some parts leaves the others as
+// they are.
 const (
 	beginLine = "<!-- measured: %s -->"
 	endLine   = "<!-- /measured: %s -->"
@@ -125,10 +125,10 @@ func (r *report) text(s *section) string {
 	return b.String()
 }
 
-// top is what a page begins with that is not there yet.
+// top is the start of a new page.
 const top = "# Reliability\n\nWhat was counted by `make soak`, and where. Whatever stands between two lines `measured` is rewritten by it.\n"
 
-// save puts a section into the page, in the place of its last one, or at the end.
+// save writes a section into the page, over its previous version or at the end.
 func (r *report) save(path string, s *section) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func (r *report) save(path string, s *section) error {
 	return os.WriteFile(path, []byte(page), 0o644)
 }
 
-// replace puts a text in the place of the one between its lines.
+// replace replaces the text between the lines of the named part.
 func replace(page, name, text string) (string, error) {
 	begin, end := fmt.Sprintf(beginLine+"\n", name), fmt.Sprintf(endLine+"\n", name)
 	before, rest, found := strings.Cut(page, begin)

@@ -25,7 +25,7 @@ type server struct {
 	mu      sync.Mutex
 	last    int                    // guarded by mu; id of a request
 	waiting map[int]chan<- message // guarded by mu; until they are answered
-	double  []string               // guarded by mu; answers that no call waits for
+	double  []string               // guarded by mu; answers that no call waited for
 	ended   error                  // guarded by mu; set before done is closed
 }
 
@@ -46,7 +46,7 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("%s{%s}: %s", e.Data.Kind, e.Data.Cause, e.Message)
 }
 
-// kind is the outcome, with its cause if there is one.
+// kind returns the outcome and, if there is one, the cause.
 func (e *rpcError) kind() string {
 	if e.Data.Cause == "" {
 		return e.Data.Kind
@@ -56,8 +56,8 @@ func (e *rpcError) kind() string {
 
 var errServerEnded = errors.New("the server has ended")
 
-// serve starts a server of contract agent, whose details say how a command ended.
-// It ends with close or kill, and not with ctx.
+// serve starts a server with contract agent, whose details say how a command ended. close or
+// kill ends the server; the end of ctx does not.
 func (l *lab) serve(ctx context.Context, env ...string) (*server, error) {
 	s := &server{waiting: map[int]chan<- message{}, done: make(chan struct{})}
 	s.cmd = l.command(context.WithoutCancel(ctx), "serve", "rpc", "--contract", "agent")
@@ -81,7 +81,7 @@ func (l *lab) serve(ctx context.Context, env ...string) (*server, error) {
 	return s, nil
 }
 
-// read gives answers to those who wait for them.
+// read passes each answer to the call that waits for it.
 func (s *server) read(stdout io.Reader) {
 	defer close(s.done)
 	in := bufio.NewReaderSize(stdout, 1<<20)
@@ -119,14 +119,14 @@ func (s *server) odd(text string) {
 	s.double = append(s.double, text)
 }
 
-// odds are the messages that should not have come.
+// odds returns the messages that should not have come.
 func (s *server) odds() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.double
 }
 
-// send sends a request and returns its id and where its answer comes.
+// send sends a request. It returns its id and the channel on which the answer comes.
 func (s *server) send(method string, params any) (int, <-chan message, error) {
 	answer := make(chan message, 1)
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (s *server) call(ctx context.Context, method string, params, into any) erro
 	return s.wait(ctx, answer, into)
 }
 
-// toolResult is the result of a command, of contract agent.
+// toolResult is the result of a command under contract agent.
 type toolResult struct {
 	Text    string
 	IsError bool
@@ -195,21 +195,22 @@ type toolResult struct {
 	}
 }
 
-// startSession starts a session of the server's own.
+// startSession starts a session that the server owns.
 func (s *server) startSession(ctx context.Context) (*session, error) {
 	var made struct{ ID, Container string }
 	err := s.call(ctx, "session/start", map[string]any{}, &made)
 	return &session{id: made.ID, container: made.Container}, err
 }
 
-// bash runs a command of the user's own, which has no timeout.
+// bash runs a command of the user, which has no timeout.
 func (s *server) bash(ctx context.Context, session, command string) (toolResult, error) {
 	var r toolResult
 	err := s.call(ctx, "bash", map[string]any{"session": session, "command": command}, &r)
 	return r, err
 }
 
-// close ends the input, and waits for the end, which is killed if it is late.
+// close ends the server's input and waits for the server to end. It kills a server that takes
+// too long.
 func (s *server) close() error {
 	_ = s.stdin.Close()
 	const patience = 30 * time.Second
@@ -225,7 +226,7 @@ func (s *server) close() error {
 	return err
 }
 
-// kill ends the server as a crash does.
+// kill ends the server with SIGKILL, like a crash.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.done

@@ -12,7 +12,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
 )
 
-// settle heals everything, and records what is true then.
+// settle ends all faults, and records the state after that.
 func (n *nemesisRun) settle(ctx context.Context) error {
 	n.proxy.Set()
 	n.proxy.Heal()
@@ -22,7 +22,7 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 		}
 	}
 	for _, c := range n.servers {
-		c.kill() // it is not an error that a client has ended
+		c.kill() // a client may have ended already
 	}
 	for _, s := range n.sessions { // before its lease can be over
 		n.last(ctx, s)
@@ -40,8 +40,8 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 	return n.clear(ctx)
 }
 
-// untilGone waits until no command lives, for the lease at most, and returns how many
-// processes of which do.
+// untilGone waits until no command is alive, for the lease at most. It returns how many
+// processes of each command are still alive.
 func (n *nemesisRun) untilGone() map[int]int {
 	for until := time.Now().Add(nemesisIdle + afterLease); ; time.Sleep(500 * time.Millisecond) {
 		alive := map[int]int{}
@@ -58,7 +58,7 @@ func (n *nemesisRun) untilGone() map[int]int {
 	}
 }
 
-// opOf is the command that a process belongs to; 0 if it does not say.
+// opOf returns the number of the command that a process belongs to, 0 if it is not known.
 func (n *nemesisRun) opOf(p processes.Process) int {
 	for op := range n.places {
 		if p.Has(nonce(op)) {
@@ -68,8 +68,8 @@ func (n *nemesisRun) opOf(p processes.Process) int {
 	return 0
 }
 
-// facts records what the commands have written. What does not look as it should is
-// recorded with it: evidence is gone with the workspaces.
+// facts records what the commands have written. It also records what looks wrong, because
+// the workspaces are removed afterwards.
 func (n *nemesisRun) facts(alive map[int]int) {
 	begun, finished, odd := map[string]int{}, map[string]int{}, map[string]string{}
 	for _, s := range n.sessions {
@@ -93,7 +93,7 @@ func (n *nemesisRun) facts(alive map[int]int) {
 	}
 }
 
-// last records what a session is when all is over.
+// last records the final state of a session.
 func (n *nemesisRun) last(ctx context.Context, s *session) {
 	e := event{Type: last, Session: s.id}
 	call, cancel := patient()
@@ -111,10 +111,10 @@ func (n *nemesisRun) last(ctx context.Context, s *session) {
 	n.history.add(e)
 }
 
-// clear takes the sessions away, and holds the engine to having nothing left.
+// clear removes the sessions, and checks that the engine has nothing of them left.
 func (n *nemesisRun) clear(ctx context.Context) error {
 	for _, s := range n.sessions {
-		_, _ = n.l.cli(ctx, "session", "stop", s.id) // those that are lost cannot be
+		_, _ = n.l.cli(ctx, "session", "stop", s.id) // lost sessions cannot be stopped
 	}
 	_, left, err := reap(ctx, n.l, nil)
 	if err == nil && len(left) > 0 {

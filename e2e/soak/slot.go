@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// slot is a place for a session; when one is lost, another takes its place.
+// slot holds a session. When the session is lost, another one replaces it.
 type slot struct {
 	n *nemesisRun
 
@@ -39,7 +39,7 @@ func (s *slot) name() string {
 	return "none"
 }
 
-// session is the one that there is, or a new one.
+// session returns the session of the slot, or starts one.
 func (s *slot) session(ctx context.Context) (*session, error) {
 	s.starting <- struct{}{}
 	defer func() { <-s.starting }()
@@ -48,7 +48,7 @@ func (s *slot) session(ctx context.Context) (*session, error) {
 	}
 	made, err := s.n.l.startSession(ctx, "--idle", nemesisIdle.String(), "--memory", "256m")
 	if made != nil && made.id != "" {
-		s.n.keep(made) // also with an error: it may be there
+		s.n.keep(made) // even with an error, because the session may exist
 	}
 	if err != nil {
 		return nil, err
@@ -59,17 +59,17 @@ func (s *slot) session(ctx context.Context) (*session, error) {
 	return made, nil
 }
 
-// lose makes room for another session.
+// lose empties the slot if it holds that session.
 func (s *slot) lose(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != nil && s.now.id == id {
 		s.now = nil
-		s.server = nil // its end is with it; collected by nemesisRun
+		s.server = nil // nemesisRun keeps it and ends it
 	}
 }
 
-// client is a long-lived one of the session.
+// client returns the long-lived client of the session, and starts it if there is none.
 func (s *slot) client(ctx context.Context, now *session) (*server, error) {
 	s.mu.Lock()
 	c := s.server
@@ -91,7 +91,7 @@ func (s *slot) client(ctx context.Context, now *session) (*server, error) {
 	return c, nil
 }
 
-// killServer ends the long-lived client as a crash does.
+// killServer ends the long-lived client with SIGKILL, like a crash.
 func (s *slot) killServer() {
 	s.mu.Lock()
 	c := s.server

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// starts starts and stops many sessions, and looks at what has grown.
+// starts starts and stops many sessions, and checks what has grown.
 func starts(ctx context.Context, l *lab) (s section, err error) {
 	s = section{title: "Leaks: sessions", text: "One `serve rpc` starts and stops sessions, four at a time, with a command in each. " + lookedAt +
 		" What the engine comes to hold when Docker's own command line starts, uses and removes as many plain containers is not counted against us."}
@@ -58,16 +58,16 @@ func startsAndStops(ctx context.Context, l *lab, s *section) (err error) {
 	return nil
 }
 
-// plainGrowth is by how much an engine grows without us.
+// plainGrowth is how much an engine grows without us.
 type plainGrowth struct {
 	files, goroutines int
 	rss               int64
 	kinds             string
 }
 
-// plainStarts starts containers, runs a command in each, and removes them, as many and
-// as many at a time, with Docker's own command line. What that makes an engine hold
-// is not ours.
+// plainStarts starts containers, runs a command in each, and removes them, with Docker's own
+// command line. It does that as often, and as many at a time, as the sessions. The growth of
+// the engine by that is not counted against us.
 func (l *lab) plainStarts(ctx context.Context, n int) (g plainGrowth, err error) {
 	image, err := l.docker(ctx, "images", "--quiet", "--filter", "label=sandboxbash.role=host")
 	if err != nil {
@@ -166,9 +166,9 @@ func cycle(ctx context.Context, one *server) error {
 	return one.call(ctx, "session/stop", map[string]any{"session": made.id}, nil)
 }
 
-// lookAtRest takes a footprint when connections that are no longer used have been
-// closed by both sides: after the lab's rest, and later while the engine has too many
-// more open than before, for as long as a full rest. before is nil for the first look.
+// lookAtRest returns a footprint after both sides have closed idle connections. It waits for
+// the lab's rest and then, while the engine has too many more descriptors open than before,
+// up to fullRest. before is nil for the first footprint.
 func (l *lab) lookAtRest(ctx context.Context, one *server, in *session, before *footprint) (footprint, error) {
 	sleep(ctx, l.sizes.rest)
 	for until := time.Now().Add(fullRest); ; sleep(ctx, time.Second) {

@@ -21,17 +21,17 @@ import (
 
 // Dir is the path of the directory of jobs. For the job bg_1 it holds
 //
-//	bg_1.log   its output, for everybody to read
+//	bg_1.log   its output, readable by all users
 //	bg_1.job   wire.JobStart, sealed; locked by its runner as long as that lives
-//	bg_1.end   wire.JobEnd, sealed; there when it has ended
-//	bg_1.lost  when it was first seen that its runner is gone and has left no end
-//	bg_1.known that its owner knows the end, and since when
+//	bg_1.end   wire.JobEnd, sealed; exists once the job has ended
+//	bg_1.lost  when its runner was first found to be gone without having written an end
+//	bg_1.known its owner knows of the end, and since when
 //	bg_1.art   the id of the artifact that holds the output on the host
 //
-// Every file appears whole, by a rename. Nothing is synced to the disk: what it
-// has to survive is the end of processes, not of the machine, which would end the
-// session as well. A job is there when its .job is; names are given and
-// freed under the lock of the directory only.
+// Every file appears whole, by a rename. Nothing is synced to the disk, because the files
+// must survive the end of processes but not of the machine, which also ends the session. A
+// job exists if its .job file does. Ids are given and freed only under the lock of the
+// directory.
 type Dir string
 
 // Suffixes of the files that a runner writes.
@@ -57,7 +57,7 @@ func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
 
 // Lock takes the directory's lock. It never blocks a thread for long.
 func (d Dir) Lock() (unlock func(), err error) {
-	// Read-only: closing a file that could be written is news of the directory.
+	// Read-only, because closing a file that was open for writing would count as news.
 	f, err := os.OpenFile(d.Path(".lock"), os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (d Dir) Lock() (unlock func(), err error) {
 	}
 }
 
-// Create makes a file of this runner's own, locked. The name is unique in the
-// container's life, and files of an earlier one are replaced.
+// Create creates and locks a file of this runner. Its name is unique while the container
+// runs; a file from an earlier run is replaced.
 func (d Dir) Create(kind string) (*os.File, error) {
 	name := d.Path(ownPrefix + strconv.Itoa(os.Getpid()) + kind)
 	_ = os.Remove(name)
@@ -89,7 +89,7 @@ func (d Dir) Create(kind string) (*os.File, error) {
 	return f, nil
 }
 
-// put makes a file with content appear under its name.
+// put writes a file so that it appears whole under its name.
 func (d Dir) put(name string, content []byte) error {
 	f, err := d.Create(".put")
 	if err != nil {
@@ -102,7 +102,7 @@ func (d Dir) put(name string, content []byte) error {
 	return os.Rename(f.Name(), d.Path(name))
 }
 
-// read returns a small file's content, nil if it is not there or no such file.
+// read returns the content of a small file, or nil if there is no regular file of that name.
 func (d Dir) read(name string) []byte {
 	f, err := d.open(name)
 	if err != nil {
@@ -114,7 +114,8 @@ func (d Dir) read(name string) []byte {
 	return b[:n]
 }
 
-// open opens a file to read. In profile dev a command can put anything there.
+// open opens a file to read. It checks what it opens, because in profile dev a command can
+// put anything there.
 func (d Dir) open(name string) (*os.File, error) {
 	f, err := os.OpenFile(d.Path(name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -199,8 +200,8 @@ func (d Dir) Free() (string, error) {
 	return wire.NextJobID(func(id string) bool { return used[id] }), nil
 }
 
-// Remove forgets a job. The lock must be held. First of all the job is gone; what a
-// cut-off leaves is tidied away later.
+// Remove removes a job. The lock must be held. It removes the .job file first; if it is
+// interrupted, Tidy removes the other files later.
 func (d Dir) Remove(id string) error {
 	var errs []error
 	for _, suffix := range []string{JobSuffix, LogSuffix, EndSuffix, lostSuffix, knownSuffix, artSuffix} {
@@ -214,8 +215,8 @@ func (d Dir) Remove(id string) error {
 // maxEnded is how many jobs that have ended are kept, whatever their age.
 const maxEnded = 100
 
-// Tidy forgets the jobs that have ended and are due, and what crashes have left.
-// The lock must be held.
+// Tidy removes the jobs that have ended and whose time is over, and files that crashes have
+// left. The lock must be held.
 func (d Dir) Tidy(keep wire.JobKeep) error {
 	names, err := d.names()
 	if err != nil {
@@ -266,13 +267,13 @@ func (d Dir) settled(name string) bool {
 	return err == nil && time.Since(info.ModTime()).Abs() > settleTime
 }
 
-// due says how long ago a job has ended, and whether it may be forgotten. Of one
-// that is lost it notes the time.
+// due returns how long ago a job ended, and whether it may be removed. If the job is lost,
+// due records the time.
 func (d Dir) due(id string, keep wire.JobKeep) (age time.Duration, due bool) {
 	now := Clock()
 	since := func(then time.Duration) time.Duration {
 		if then < 0 || then > now {
-			return 0 // of a command's making, or of before the machine's restart
+			return 0 // written by a command, or before the machine was restarted
 		}
 		return now - then
 	}
@@ -289,7 +290,7 @@ func (d Dir) due(id string, keep wire.JobKeep) (age time.Duration, due bool) {
 	return age, age >= keep.Unknown
 }
 
-// Clock is the time since the machine's boot, which no clock setting changes.
+// Clock returns the time since the machine's boot, which does not depend on the wall clock.
 func Clock() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {

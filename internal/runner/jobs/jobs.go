@@ -59,7 +59,7 @@ func (d Dir) Answer(ctx context.Context, q wire.JobQuery, out io.Writer) error {
 	}
 }
 
-// list tells of all jobs, and forgets those that are due.
+// list removes the jobs whose time is over and writes the states of the others.
 func (d Dir) list(keep wire.JobKeep, out io.Writer) error {
 	unlock, err := d.Lock()
 	if err != nil {
@@ -75,7 +75,7 @@ func (d Dir) list(keep wire.JobKeep, out io.Writer) error {
 	}
 	var all []wire.JobState
 	for _, id := range ids {
-		// Alive is asked first: the end comes before the lock goes.
+		// Alive comes first, because a runner writes the end before it releases the lock.
 		s := wire.JobState{ID: id, Alive: d.alive(id), Start: d.read(id + JobSuffix), End: d.read(id + EndSuffix)}
 		s.Known, s.Artifact = d.exists(id+knownSuffix), string(d.read(id+artSuffix))
 		if info, err := os.Lstat(d.Path(id + LogSuffix)); err == nil {
@@ -87,7 +87,7 @@ func (d Dir) list(keep wire.JobKeep, out io.Writer) error {
 	return err
 }
 
-// note writes down what the host tells of a job.
+// note records what the host reports about a job.
 func (d Dir) note(q wire.JobQuery) error {
 	unlock, err := d.Lock()
 	if err != nil {
@@ -112,7 +112,7 @@ func (d Dir) output(ctx context.Context, q wire.JobQuery, out io.Writer) error {
 	defer f.Close()
 	var news *news
 	if q.Verb == wire.JobFollow {
-		// The runner of a job that leaves no end closes both files at its death.
+		// If the runner of a job dies without writing an end, the kernel closes both files.
 		news = newNews(nil, unix.IN_MODIFY|unix.IN_CLOSE_WRITE, f.Name(), d.Path(q.ID+JobSuffix))
 		defer news.close()
 	}
@@ -142,8 +142,8 @@ func (d Dir) output(ctx context.Context, q wire.JobQuery, out io.Writer) error {
 	}
 }
 
-// extent says how far a job's output goes by now, and whether that is all. The
-// order matters: what is appended at the end comes after the end's record.
+// extent returns how long a job's output is by now, and whether it is complete. The order
+// matters: text is appended to the output only after the record of the end was written.
 func (d Dir) extent(id string, f *os.File) (size uint64, ended bool) {
 	alive := d.alive(id)
 	if info, err := f.Stat(); err == nil {
@@ -213,12 +213,12 @@ func (d Dir) watch(ctx context.Context, name string, out io.Writer) error {
 	}
 }
 
-// ofJobs reports whether a file's coming, going or closing can be news of a job.
+// ofJobs reports whether an event of the named file can be news of a job.
 func ofJobs(name string) bool {
 	return strings.HasSuffix(name, JobSuffix) || strings.HasSuffix(name, EndSuffix)
 }
 
-// summary differs from an earlier one if jobs have come, ended or gone since then.
+// summary returns a text that changes whenever a job is added, ends or is removed.
 func (d Dir) summary() (string, error) {
 	ids, err := d.ids()
 	if err != nil {

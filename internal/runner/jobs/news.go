@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// news tells when files may have changed. It sleeps while nothing happens.
+// news waits for changes of files. It uses no processor time while nothing changes.
 type news struct {
 	paths   []string
 	events  uint32
 	matters func(name string) bool // nil: every event does
-	f       *os.File               // the kernel's notifications; nil if it has none left to give
-	again   []time.Duration        // pauses before the looks that follow an event
+	f       *os.File               // the kernel's notifications; nil if the kernel's limit is reached
+	again   []time.Duration        // pauses before the further checks after an event
 	buf     []byte
 }
 
 const (
-	// seldom is between two looks without word from the kernel. It is for what
-	// settle misses.
+	// seldom is the pause between two checks without a notification. It finds changes that
+	// the checks of settle have missed.
 	seldom = 30 * time.Second
-	// often is between two looks where the kernel gives no notifications: they are
-	// limited for each user, and this one's are shared with the host.
+	// often is the pause between two checks if there are no notifications. Their number is
+	// limited for each user, and shared with the host's user of the same uid.
 	often = time.Second
 	// maxName is NAME_MAX of the kernel.
 	maxName = 255

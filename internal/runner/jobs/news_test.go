@@ -127,14 +127,16 @@ func TestNewsWithoutNotifications(t *testing.T) {
 		t.Fatal("a watch of nothing")
 	}
 	began := time.Now()
-	n.wait(t.Context())
+	if err := n.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if d := time.Since(began); d < often/2 {
 		t.Errorf("wait() returned after %s; want %s", d, often)
 	}
 	if err := os.WriteFile(dir+"/none", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n.wait(t.Context()); n.f == nil {
+	if err := n.wait(t.Context()); err != nil || n.f == nil {
 		t.Error("notifications are not asked for again")
 	}
 }

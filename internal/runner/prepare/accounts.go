@@ -26,24 +26,24 @@ const (
 	maxAccounts   = 1 << 20 // bytes of passwd(5), and of group(5)
 )
 
-// errOdd and errLarge are why a directory is not copied.
+// errOdd and errLarge are the reasons for not copying a directory.
 var (
 	errOdd   = errors.New("it is not what it should be")
 	errLarge = errors.New("it is too large")
 )
 
-// account is what is to be in passwd(5) and group(5).
+// account is the user and group that passwd(5) and group(5) must have.
 type account struct {
 	uid, gid   uint64
 	name, home string
 	shell      string
 }
 
-// Accounts makes a copy of an image's /etc, in which the session's user has a name:
-// it runs in a container of that image that was
-// made for it, as uid 0, and the image chooses every byte of FROM: nothing of it is
-// run, no link is followed, special files stay out, and so does what is mounted there.
-// The file passwd is written last: a copy that has it is whole, and is left as it is.
+// Accounts copies an image's /etc and adds a name for the session's user. It runs as uid 0
+// in a container of that image that was created for it. The image chooses every byte of the
+// directory FROM, so Accounts runs nothing of it, follows no link, and leaves out special
+// files and what is mounted there. It writes the file passwd last. A copy that has passwd is
+// complete, and is not changed.
 func Accounts(args []string) (int, error) {
 	var a wire.AccountsArgs
 	if err := wire.ParseArgs(args, &a); err != nil {
@@ -62,7 +62,7 @@ func Accounts(args []string) (int, error) {
 	return 0, err
 }
 
-// errThere is why nothing needs to be copied.
+// errThere is the reason why nothing needs to be copied.
 var errThere = errors.New("there are entries for the user and the group")
 
 func someShell() string {
@@ -110,7 +110,7 @@ func copyAccounts(from, to string, a account) error {
 	if newPasswd == nil && newGroup == nil {
 		return errThere
 	}
-	if err := emptyDir(to); err != nil { // of one that has died over it
+	if err := emptyDir(to); err != nil { // an earlier run may have died half way
 		return err
 	}
 	c := copier{mounts: mounts, bytes: maxEtcBytes, entries: maxEtcEntries, skip: map[string]bool{from + "/passwd": true, from + "/group": true}}
@@ -120,7 +120,8 @@ func copyAccounts(from, to string, a account) error {
 	return writeAccounts(dst, append(passwd, newPasswd...), append(group, newGroup...))
 }
 
-// writeAccounts adds what engines mount over, the groups and, at last, the users.
+// writeAccounts writes the files that engines mount over, then the groups, and the users
+// last.
 func writeAccounts(dst int, passwd, group []byte) error {
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
 		if err := writeAt(dst, name, nil); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -148,7 +149,7 @@ func writeAt(dir int, name string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readAccounts reads a file of accounts. One that is not there is empty.
+// readAccounts reads a file of accounts. A missing file counts as empty.
 func readAccounts(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -169,7 +170,7 @@ func readAccounts(dir int, name string) ([]byte, error) {
 	return b, err
 }
 
-// addTo returns the lines that are missing in passwd(5) and group(5), nil for none.
+// addTo returns the lines that are missing in passwd(5) and in group(5), or nil.
 func (a account) addTo(passwd, group []byte) (user, grp []byte) {
 	if names, there := accountNames(passwd, a.uid, 4); !there {
 		name := freeName(names, a.name, a.uid)
@@ -181,7 +182,7 @@ func (a account) addTo(passwd, group []byte) (user, grp []byte) {
 	return user, grp
 }
 
-// lineBreak ends a last line that has no end.
+// lineBreak returns a line feed if the last line of file has none.
 func lineBreak(file []byte) []byte {
 	if len(file) > 0 && file[len(file)-1] != '\n' {
 		return []byte("\n")
@@ -206,7 +207,7 @@ func accountNames(file []byte, id uint64, fields int) (names map[string]bool, th
 	return names, there
 }
 
-// freeName is the name, or the name and the number where another has it.
+// freeName returns the name, or the name followed by the id if the name is taken.
 func freeName(taken map[string]bool, name string, id uint64) string {
 	if taken[name] {
 		name += strconv.FormatUint(id, 10)

@@ -23,10 +23,10 @@ func Clear(args []string) error {
 	return emptyDir(a.Dir)
 }
 
-// emptyDir removes everything in a directory, however deep: engines remove a
-// volume by recursion with a descriptor for each level, and cannot. A directory
-// that is not empty is moved to the top, so that no path ever has more than two
-// parts. It follows no link.
+// emptyDir removes everything in a directory, however deep the tree is. Engines cannot remove
+// very deep trees, because they recurse with a descriptor for each level. emptyDir moves a
+// directory that is not empty to the top, so that no path has more than two parts. It follows
+// no link.
 func emptyDir(dir string) error {
 	top, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,14 +47,14 @@ func emptyDir(dir string) error {
 	}
 }
 
-// clearEntry removes one entry of the top, and moves up the directories below it
-// that are not empty.
+// clearEntry removes one entry of the top. It first moves the non-empty directories in that
+// entry to the top.
 func clearEntry(top int, name string, moved *int) error {
 	done, err := unlink(top, name)
 	if done || err != nil {
 		return err
 	}
-	_ = unix.Fchmodat(top, name, 0o700, 0) // for when its mode shuts out its owner
+	_ = unix.Fchmodat(top, name, 0o700, 0) // its mode may forbid access to its owner
 	for {
 		names, err := namesIn(top, name)
 		if err != nil || len(names) == 0 {

@@ -14,13 +14,13 @@ import (
 // copier copies a tree that is not trusted. It follows no link, opens nothing but
 // directories and plain files, and stops at its bounds.
 type copier struct {
-	mounts  map[string]bool // where something else is mounted: made, and left empty
+	mounts  map[string]bool // mount points: they are created and left empty
 	skip    map[string]bool
-	bytes   int64 // left to be copied
-	entries int   // left to be made
+	bytes   int64 // that may still be copied
+	entries int   // that may still be created
 }
 
-// dir copies what is in a directory, whose path is for looking it up only.
+// dir copies the contents of a directory. path is used only to look up mount points.
 func (c *copier) dir(src, dst int, path string, depth int) error {
 	if depth > maxEtcDepth {
 		return errLarge
@@ -53,8 +53,8 @@ func (c *copier) dir(src, dst int, path string, depth int) error {
 	}
 }
 
-// entry copies one entry with its mode, but for bits beyond permissions, and its
-// owner. Devices, pipes and sockets stay out.
+// entry copies one entry with its owner and the permission bits of its mode. It leaves out
+// devices, pipes and sockets.
 func (c *copier) entry(src, dst int, name, path string, depth int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(src, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -139,8 +139,8 @@ func (c *copier) link(src, dst int, name string, st *unix.Stat_t) error {
 	return unix.Fchownat(dst, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// sameAccess gives a copy the permissions and the owner of what it was made from. The
-// times are kept too: programs compare those of their settings with their caches'.
+// sameAccess gives a copy the permissions, the owner and the times of its original. Programs
+// compare the times of their settings and caches.
 func sameAccess(from, to int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(from, &st); err != nil {

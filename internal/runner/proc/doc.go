@@ -1,4 +1,4 @@
-// Package proc reads what /proc says about the processes and the mounts of a container.
-// All of it is a snapshot: a process can be gone, or another one have its number, by the
-// time it is used.
+// Package proc reads what /proc says about the processes and the mounts of a container. All
+// of it is a snapshot. By the time it is used, a process can have ended, and another process
+// can have its pid.
 package proc

@@ -54,9 +54,8 @@ func Processes() []Process {
 	return all
 }
 
-// threadState is the state of the first thread of a process that lives, or dead
-// if none does. The main thread may end before the others: it is a zombie until
-// they have ended too.
+// threadState returns the state of the first living thread of a process, or dead if there is
+// none. If the main thread ends before the others, it is a zombie until they have ended.
 func threadState(pid string, dead byte) byte {
 	dir := "/proc/" + pid + "/task/"
 	threads, err := os.ReadDir(dir)
@@ -97,13 +96,13 @@ func parseStat(pid int, stat []byte) (Process, bool) {
 	}, true
 }
 
-// Dead reports whether the process only waits to be reaped.
+// Dead reports whether the process has ended and waits to be reaped.
 func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
 
 // Stopped reports whether a signal or a tracer has stopped the process.
 func (p Process) Stopped() bool { return p.State == 'T' || p.State == 't' }
 
-// Below returns those of all that descend from root, the dead among them.
+// Below returns the processes in all that descend from root, including dead ones.
 func Below(all []Process, root int) []Process {
 	in := map[int]bool{root: true}
 	// /proc is sorted by pid, and a child mostly has a larger one than its
@@ -140,7 +139,7 @@ func Runs(pid int) bool {
 	return ok && !p.Dead() && !p.Stopped()
 }
 
-// ByDepth sorts processes: each is behind its parent.
+// ByDepth sorts processes so that each comes after its parent.
 func ByDepth(all []Process) []Process {
 	parents := map[int]int{}
 	for _, p := range all {
@@ -175,10 +174,10 @@ func Status(pid int, key string) string {
 	return ""
 }
 
-// Mark is the capability that tells runners, PID 1 and attendants from the commands of
-// profile dev, which have their uid: a process with fewer capabilities than another may
-// not trace it, nor reach its memory and descriptors. Nothing uses it: writing records
-// of the kernel's audit takes a kind of socket that the seccomp filter refuses.
+// Mark is a capability that runners, PID 1 and attendants have and the commands of profile
+// dev, which have the same uid, do not. A process may not trace another that has a capability
+// which it lacks, nor reach its memory and descriptors. The capability itself has no use,
+// because writing audit records takes a kind of socket that the seccomp filter refuses.
 const Mark = unix.CAP_AUDIT_WRITE
 
 // Marked reports whether a process has the Mark.

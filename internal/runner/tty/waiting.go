@@ -17,13 +17,14 @@ import (
 )
 
 // WaitsForInput reports whether the command on this process's terminal, which is its
-// standard input, waits for input: nothing of the foreground process group runs, all that
-// has been typed has been read, and one of the group's threads is blocked in a system
-// call that ends when the terminal has input. docs/adr/0013 has the reasons.
+// standard input, waits for input. It does if all typed input has been read, no thread of
+// the foreground process group runs, and one of these threads is blocked in a system call
+// that ends when the terminal has input. docs/adr/0013 has the reasons.
 //
-// The kernel shows what a thread is blocked in to those who may trace it: a thread with
-// the ids of the session, and under Yama's restricted mode only an ancestor, which this
-// process is to all that the command has started. as runs a function on such a thread.
+// The kernel shows the system call of a thread only to a process that may trace it. That
+// takes the ids of the session and, under Yama's restricted mode, an ancestor. This process
+// is an ancestor of everything that the command has started. as calls a function on a thread
+// with those ids.
 func WaitsForInput(as func(func() error) error) wire.TerminalState {
 	var tty unix.Stat_t
 	if unix.Fstat(0, &tty) != nil {
@@ -81,9 +82,9 @@ func terminalOf(stat []byte) (tty uint64, leads, ok bool) {
 // probe gathers what is seen of the processes of a foreground group.
 type probe struct {
 	tty     uint64
-	waits   bool // one waits for the terminal
-	runs    bool // one does not sleep
-	hidden  bool // of one nothing can be seen
+	waits   bool // a thread waits for the terminal
+	runs    bool // a thread does not sleep
+	hidden  bool // the state of a thread cannot be read
 	looked  bool
 	blocked [8]uint64 // scratch: a system call's number and arguments
 }
@@ -132,8 +133,8 @@ func (p *probe) thread(dir, task string) {
 	}
 }
 
-// hide takes a thread whose call cannot be seen. Where it sleeps in the kernel
-// tells at least of a plain read.
+// hide handles a thread whose system call cannot be read. The place in the kernel where it
+// sleeps at least shows a plain read.
 func (p *probe) hide(task string) {
 	p.hidden = true
 	if where, err := os.ReadFile(task + "/wchan"); err == nil && strings.HasPrefix(string(where), "n_tty_read") {

@@ -9,19 +9,19 @@ import (
 	"path/filepath"
 )
 
-// gitIdentity makes commits possible where the image knows no such user. It is
-// the lowest of git's user files: anything else overrides it.
+// gitIdentity makes commits possible for a user without an identity. It is written to the
+// user file of git with the lowest precedence, so that every other setting overrides it.
 const gitIdentity = "[user]\n\tname = agent\n\temail = agent@sandbox.invalid\n"
 
-// Home puts into the user's home what programs expect there, and sees that
-// temporary files can be made.
+// Home creates what programs expect in the user's home, and makes sure that temporary files
+// can be created.
 func Home() error {
 	home := os.Getenv("HOME")
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	// The image's own mode shines through. Where the engine cannot give a tmpfs to
-	// the user, it belongs to uid 0 and is open to all.
+	// The mount may have the mode of the image's directory. If the engine cannot give a
+	// tmpfs to the user, it belongs to uid 0 and all users may write to it.
 	if err := os.Chmod(home, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}

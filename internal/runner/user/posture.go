@@ -18,9 +18,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Posture reports what confines a command: the kernel's word, and the answers to
-// attempts. It runs as the session's user, started the way commands are, before the
-// first of them; the host compares it with what it has requested from the engine.
+// Posture reports what confines a command: facts from the kernel, and the results of
+// attempts. It is started like a command, as the session's user, before the first command.
+// The host compares the report with what it has requested from the engine.
 func Posture(w io.Writer, args []string) error {
 	var a wire.PostureArgs
 	if err := wire.ParseArgs(args, &a); err != nil {
@@ -128,8 +128,8 @@ func addLimits(report *wire.Posture) {
 	}
 }
 
-// readable says what there is to read at a path. It does not wait for what a file of
-// the kernel's may say later.
+// readable reports what can be read at a path. It does not wait if a file of the kernel has
+// nothing to read yet.
 func readable(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -149,8 +149,8 @@ func readable(path string) string {
 	}
 }
 
-// addTries reports the kernel's answer to what it must refuse. Each attempt is
-// harmless where it is allowed: it changes nothing that outlives this process.
+// addTries attempts what the kernel must refuse, and reports the results. An attempt that is
+// allowed does no harm: it changes nothing that outlives this process.
 func addTries(report *wire.Posture) {
 	try := func(name string, err error) {
 		answer := wire.TryAllowed
@@ -180,7 +180,7 @@ func addTries(report *wire.Posture) {
 	var ring [120]byte // struct io_uring_params
 	// CLONE_NEWUTS changes nothing that can be seen.
 	try("unshare", raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_NEWUTS))
-	// Whether one may mount is decided before what: ENODEV is an answer to those who may.
+	// The kernel checks the permission to mount first. ENODEV means that it was granted.
 	try("mount", unix.Mount("none", "/", "none-such", 0, ""))
 	try("io_uring", raw(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&ring))))
 	try("keyctl", raw(unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, 0, 0))
@@ -190,6 +190,6 @@ func addTries(report *wire.Posture) {
 	try("af_vsock", socket(unix.AF_VSOCK, unix.SOCK_STREAM))
 	try("af_packet", socket(unix.AF_PACKET, unix.SOCK_RAW))
 	try("kill_init", unix.Kill(1, 0))
-	// No process has that number: ESRCH is an answer to those who may trace.
+	// No process has this pid. ESRCH means that the filter allows ptrace.
 	try("ptrace", raw(unix.SYS_PTRACE, unix.PTRACE_CONT, math.MaxInt32))
 }

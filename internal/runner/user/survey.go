@@ -16,12 +16,11 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Survey prints a line for each directory: a digest of what is in it, the number
-// of entries and the bytes that they take on the disk. The digest is over paths,
-// modes, sizes, inodes and times of change, which the kernel sets: it stays the
-// same only if nothing was changed, and says nothing of the directory itself. It
-// is "-" where not everything could be looked at: below maxSurveyDepth, or when the
-// time was over; the numbers are then what was seen.
+// Survey prints a line for each directory: a digest of its contents, the number of entries,
+// and the bytes that they take on the disk. The digest is computed from paths, modes, sizes,
+// inodes and change times. The kernel sets the change times, so the digest stays the same
+// only if nothing below the directory was changed. The digest is "-" if the tree is deeper
+// than maxSurveyDepth or the time was over. The numbers then cover what was read.
 func Survey(args []string, out io.Writer) error {
 	var a wire.SurveyArgs
 	if err := wire.ParseArgs(args, &a); err != nil {
@@ -41,8 +40,8 @@ func Survey(args []string, out io.Writer) error {
 	return nil
 }
 
-// maxSurveyDepth bounds the descriptors and the length of paths. What lies deeper
-// cannot be pulled either.
+// maxSurveyDepth bounds the open descriptors and the length of paths. Deeper entries cannot
+// be pulled either.
 const maxSurveyDepth = 256
 
 // maxNames is how many names of a directory are in memory at once.
@@ -53,7 +52,7 @@ const blockSize = 512 // bytes
 
 var errSurvey = errors.New("not all of it could be looked at")
 
-// surveyor adds up what it sees. Its memory does not grow with the tree.
+// surveyor adds up the entries of a tree. Its memory does not grow with the tree.
 type surveyor struct {
 	until   time.Time
 	sum     [sha256.Size]byte // of the entries' digests, xor: their order does not matter

@@ -13,11 +13,10 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Transfer reads and writes what a command of the session could, and no more: its
-// effective user is the session's. Its real and its saved user stay uid 0, and it
-// is not dumpable, so that in profile strict no command can stop it, end it, trace
-// it, or open its end of the stream by its descriptors in /proc: what arrives on
-// the host is what this program wrote.
+// A transfer reads and writes what a command of the session could, and no more, because its
+// effective user is the session's. Its real and saved user stay uid 0, and it is not
+// dumpable. So in profile strict no command can stop, end or trace it, or open its end of the
+// stream through /proc. What arrives on the host is what this program wrote.
 
 // actFor makes the user the effective one of this process.
 func actFor(uid, gid uint32) error {
@@ -30,7 +29,7 @@ func actFor(uid, gid uint32) error {
 	if err := syscall.Setresuid(0, int(uid), 0); err != nil {
 		return fmt.Errorf("setresuid: %w", err)
 	}
-	// Behind the change of users, which sets it to what the machine wants.
+	// This comes after the change of users, which resets it to the machine's default.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
 	}
