@@ -281,8 +281,15 @@ func (e *Engine) describe(state engine.Session) (Info, error) {
 }
 
 // Stop ends a session that any process has started, and removes everything made for it.
+// It also removes what is left of a session whose container was removed from outside,
+// which a reap would keep otherwise.
 func (e *Engine) Stop(ctx context.Context, id string) (Info, error) {
 	state, err := e.find(ctx, id)
+	if errors.Is(err, ErrUnknownSession) && engine.ValidID(id) {
+		if left, findErr := e.backend.Find(ctx, id); findErr == nil && left.Status == engine.StatusLeft {
+			state, err = left, nil
+		}
+	}
 	if err != nil {
 		return Info{}, err
 	}

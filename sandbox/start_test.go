@@ -205,6 +205,25 @@ func TestStopTwice(t *testing.T) {
 	})
 }
 
+// Stop removes what is left of a session whose container something else has removed, and
+// its workspace is not kept.
+func TestStopLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeEngine(t)
+		e, s := start(t, d, Spec{Keep: time.Hour})
+		d.Lose(s.ID(), false)
+		s.Release()
+		other := New(d, &fakeImages{}, Options{})
+		if info, err := other.Stop(t.Context(), s.ID()); err != nil || info.ID != s.ID() || len(d.left()) > 0 {
+			t.Errorf("Engine.Stop() = %+v, %v, left %q; want all removed", info, err, d.left())
+		}
+		if _, err := e.Stop(t.Context(), s.ID()); !errors.Is(err, ErrUnknownSession) {
+			t.Errorf("Engine.Stop() again = %v; want unknown session", err)
+		}
+	})
+}
+
 func take(t *testing.T, e *Engine, spec Spec) *Session {
 	t.Helper()
 	s, err := e.Start(t.Context(), spec)
