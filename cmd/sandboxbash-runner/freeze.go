@@ -27,8 +27,9 @@ const (
 	// restTries is how often atRest tries to read a list of processes without gaps.
 	restTries = 10
 	restPause = time.Millisecond
-	// parentTime is how long to wait for the bystanders that have children to stop.
-	parentTime = 20 * time.Millisecond
+	// parentTime is how long to wait for the bystanders that have children to stop. They need
+	// far less, unless what is to be killed takes all processors.
+	parentTime = 60 * time.Millisecond
 )
 
 // freezer stops all commands of a session for a few milliseconds and kills those below this
