@@ -18,9 +18,9 @@ const sparePids = 64
 const maxSpare = 4 * sparePids
 
 // withSpare calls do. If the session had no room for it, withSpare raises the pids limit,
-// calls do once more, and lowers the limit. If the engine cannot change the limit, the first
-// error is returned. The second call fails too if a program forks so quickly that it takes
-// the spare room.
+// calls do once more, and lowers the limit again. A program that forks quickly may take the
+// spare room first: then the limit is raised further, up to maxSpare, before do fails. If
+// the engine cannot change the limit, the first error is returned.
 func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	err := do()
 	limiter, ok := s.engine.backend.(engine.Limiter)
@@ -29,20 +29,23 @@ func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	}
 	s.raising.Lock()
 	defer s.raising.Unlock()
-	usual := s.info.Limits.Pids
-	most := usual + sparePids
-	if use, useErr := s.engine.backend.Usage(ctx, s.handle); useErr == nil {
-		most = min(max(usual, use.Pids)+sparePids, usual+maxSpare)
-	}
-	if raiseErr := limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: most}); raiseErr != nil {
-		return errors.Join(err, raiseErr)
-	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 		defer cancel()
 		s.usualPids(ctx)
 	}()
-	return do()
+	usual := s.info.Limits.Pids
+	for limit := usual; noRoom(err) && limit < usual+maxSpare && ctx.Err() == nil; {
+		if use, useErr := s.engine.backend.Usage(ctx, s.handle); useErr == nil {
+			limit = max(limit, use.Pids)
+		}
+		limit = min(limit+sparePids, usual+maxSpare)
+		if raiseErr := limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: limit}); raiseErr != nil {
+			return errors.Join(err, raiseErr)
+		}
+		err = do()
+	}
+	return err
 }
 
 // usualPids sets the pids limit back to that of the session's start. If that does not

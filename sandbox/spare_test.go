@@ -10,7 +10,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/exec"
 )
 
-// A question to a full session is asked once more with a higher limit, and the limit is
+// A question to a full session is asked again with a higher limit, and the limit is
 // as before then, whatever the answer.
 func TestWithSpare(t *testing.T) {
 	t.Parallel()
@@ -20,16 +20,18 @@ func TestWithSpare(t *testing.T) {
 		answers []error // of each call
 		pids    int64   // in use
 		fail    error   // of Limit
-		most    int64   // the raised limit; 0: it is not raised
+		raised  []int64 // the limits that it had meanwhile
 		want    error
 	}{
-		{"there is room", []error{nil}, 20, nil, 0, nil},
-		{"another error", []error{errTest}, 20, nil, 0, errTest},
-		{"full", []error{full, nil}, 96, nil, 96 + sparePids, nil},
-		{"beyond the limit", []error{full, nil}, 120, nil, 120 + sparePids, nil},
-		{"far beyond it", []error{full, nil}, 5000, nil, 96 + maxSpare, nil},
-		{"still full", []error{full, full}, 96, nil, 96 + sparePids, full},
-		{"the engine refuses", []error{full}, 96, errTest, 0, errTest},
+		{"there is room", []error{nil}, 20, nil, nil, nil},
+		{"another error", []error{errTest}, 20, nil, nil, errTest},
+		{"full", []error{full, nil}, 96, nil, []int64{160}, nil},
+		{"beyond the limit", []error{full, nil}, 120, nil, []int64{184}, nil},
+		{"the spare room is taken", []error{full, full, full, nil}, 96, nil, []int64{160, 224, 288}, nil},
+		{"another error then", []error{full, full, errTest}, 96, nil, []int64{160, 224}, errTest},
+		{"far beyond it", []error{full, full}, 5000, nil, []int64{96 + maxSpare}, full},
+		{"still full", []error{full, full, full, full, full}, 96, nil, []int64{160, 224, 288, 352}, full},
+		{"the engine refuses", []error{full}, 96, errTest, nil, errTest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -48,8 +50,11 @@ func TestWithSpare(t *testing.T) {
 				t.Errorf("withSpare() = %v with %d calls missing; want %v", err, len(answers), tt.want)
 			}
 			var want []engine.Usage
-			if tt.most > 0 {
-				want = []engine.Usage{{PidsLimit: tt.most}, {PidsLimit: 96}}
+			for _, limit := range tt.raised {
+				want = append(want, engine.Usage{PidsLimit: limit})
+			}
+			if want != nil {
+				want = append(want, engine.Usage{PidsLimit: 96})
 			}
 			if got := d.Limits(); !slices.Equal(got, want) {
 				t.Errorf("the limits were set to %+v; want %+v", got, want)
