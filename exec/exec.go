@@ -113,6 +113,27 @@ type Status struct {
 	NoRoom []wire.NoRoom
 }
 
+// An exit code that stands for a signal, as in a shell.
+const (
+	signalBase = 128
+	sigkill    = 9 // what the kernel ends a command with at the memory limit
+)
+
+// ExitCode is the exit code that a shell would give the command: its own, or 128+n if
+// signal n or the memory limit ended it. It is false for a command that was ended for
+// another reason, or goes on.
+func (s Status) ExitCode() (code int, ok bool) {
+	switch s.Reason { //nolint:exhaustive // the others have no exit code
+	case Exited:
+		return s.Code, true
+	case Signalled:
+		return signalBase + s.Signal, true
+	case OOMKilled:
+		return signalBase + sigkill, true
+	}
+	return 0, false
+}
+
 // Outcome says what is known of a command that has no Status.
 type Outcome string
 

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
+	"github.com/sandboxbash/sandboxbash/internal/strictjson"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -66,76 +65,31 @@ func parseObject(raw []byte) ([]member, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
 	}
-	switch {
-	case !utf8.Valid(raw):
-		return nil, &fault{cause: "they are not UTF-8"}
-	case LoneSurrogate(raw):
-		return nil, &fault{cause: "they have half of a surrogate pair"}
-	case !json.Valid(raw): // bounds the nesting too
-		return nil, &fault{cause: "they are not JSON"}
+	fields, err := strictjson.Members(raw)
+	if e, ok := errors.AsType[*strictjson.Error](err); ok {
+		return nil, faultOf(e, raw)
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, &fault{what: wrongType, want: "an object", value: raw}
-	}
-	var members []member
-	seen := map[string]bool{}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, &fault{cause: err.Error()}
-		}
-		m := member{name: name.(string)}
-		if err := dec.Decode(&m.value); err != nil {
-			return nil, &fault{cause: err.Error()}
-		}
-		if seen[m.name] {
-			return nil, &fault{what: duplicate, field: m.name}
-		}
-		seen[m.name] = true
-		members = append(members, m)
-	}
-	if _, err := dec.Token(); err != nil && !errors.Is(err, io.EOF) {
-		return nil, &fault{cause: err.Error()}
+	members := make([]member, 0, len(fields))
+	for _, f := range fields {
+		members = append(members, member{f.Name, f.Value})
 	}
 	return members, nil
 }
 
-// LoneSurrogate reports whether a JSON text has a \u escape of half a character.
-// JSON readers disagree on what such an escape stands for.
-func LoneSurrogate(text []byte) bool {
-	for i := 0; i < len(text); {
-		next := bytes.IndexByte(text[i:], '\\')
-		if next < 0 {
-			return false
-		}
-		i += next
-		unit, ok := escapedUnit(text[i:])
-		switch {
-		case !ok:
-			i += 2 // the escaped character
-		case unit >= 0xDC00 && unit < 0xE000:
-			return true
-		case unit >= 0xD800 && unit < 0xDC00:
-			low, ok := escapedUnit(text[i+6:])
-			if !ok || low < 0xDC00 || low >= 0xE000 {
-				return true
-			}
-			i += 12
-		default:
-			i += 6
-		}
+// faultOf says what is wrong with arguments that are not an object to be read.
+func faultOf(e *strictjson.Error, raw []byte) *fault {
+	switch e.Problem { //nolint:exhaustive // the depth is not looked at
+	case strictjson.NotUTF8:
+		return &fault{cause: "they are not UTF-8"}
+	case strictjson.HalfPair:
+		return &fault{cause: "they have half of a surrogate pair"}
+	case strictjson.NotObject:
+		return &fault{what: wrongType, want: "an object", value: raw}
+	case strictjson.Duplicate:
+		return &fault{what: duplicate, field: e.Name}
+	default:
+		return &fault{cause: "they are not JSON"}
 	}
-	return false
-}
-
-// escapedUnit reads a \uXXXX.
-func escapedUnit(raw []byte) (unit uint64, ok bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	return unit, err == nil
 }
 
 // kindOf names a JSON value by its type.

@@ -50,24 +50,12 @@ type RunInfo struct {
 	StateLost string `json:"stateLost,omitempty"`
 }
 
-// signalled is added to a signal's number for an exit code, as a shell does.
-const (
-	signalled = 128
-	sigkill   = 9
-)
+// sigkill is its number on Linux.
+const sigkill = 9
 
 // exitCode is the code of a command that has ended by itself or by a signal.
 func (o Outcome) exitCode() (code int, ok bool) {
-	switch o.Reason {
-	case exec.Exited:
-		return o.Code, true
-	case exec.Signalled:
-		return signalled + o.Signal, true
-	case exec.OOMKilled:
-		return signalled + sigkill, true
-	default:
-		return 0, false
-	}
+	return exec.Status{Reason: o.Reason, Code: o.Code, Signal: o.Signal}.ExitCode()
 }
 
 // End is how a plan ended, as far as the contracts have different texts for it.

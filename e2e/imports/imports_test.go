@@ -46,8 +46,11 @@ var mayImport = map[string][]string{
 	// One call for all who ask for the same at the same time.
 	"internal/flight": {"engine"},
 
-	// Locks on files: artifacts and the audit log.
+	// Locks on files: artifacts, the audit log and the directories of servers.
 	"internal/filelock": {},
+
+	// JSON that no two readers understand in different ways.
+	"internal/strictjson": {},
 
 	// The search for secrets in streams.
 	"internal/scrub": {},
@@ -61,9 +64,9 @@ var mayImport = map[string][]string{
 
 	// Each composes what stands below it.
 	"sandbox":        {"engine", "exec", "internal/screen", "internal/wire", "internal/transfer", "policy", "sink"},
-	"tool":           {"engine", "exec", "internal/screen", "policy", "sandbox", "sink"},
+	"tool":           {"engine", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink"},
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/serve": {"agent", "exec", "internal/screen", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
+	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// The command line's parts.
 	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
@@ -74,14 +77,14 @@ var mayImport = map[string][]string{
 	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
 	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/serve", "sandbox"},
-	"internal/cli/imagecmd":    {"engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
+	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/plancmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "tool"},
-	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "policy", "tool"},
+	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "policy", "tool"},
 	"internal/cli/ptycmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "sandbox"},
 	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/serve", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
 	"internal/cli/sessioncmd":  {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/stdio":       {"internal/cli/exit", "sink"},
 	// For tests alone: the whole program.

@@ -233,15 +233,15 @@ func TestSecretsNeverInErrors(t *testing.T) {
 		}
 	}
 	// What a file holds is known once a command that runs something has read it.
-	a := core.New("", environ, nil, nil, nil)
+	p := core.New("", environ, nil, nil, nil)
 	var err error
-	if a.Cfg, err = config.Load(config.Source{File: cfg}); err != nil {
+	if p.Cfg.Config, err = config.Load(config.Source{File: cfg}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Secrets(); err != nil {
+	if err := p.Secrets.Ready(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := a.Scrub("x "+inFile+" y"), "x [REDACTED:file] y"; got != want {
+	if got, want := p.Streams.Scrub("x "+inFile+" y"), "x [REDACTED:file] y"; got != want {
 		t.Errorf("scrub() = %q; want %q", got, want)
 	}
 }

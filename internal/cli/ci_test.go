@@ -29,8 +29,8 @@ func TestGuard(t *testing.T) {
 	defer file.Close()
 	for runners, want := range map[sink.Runners]bool{sink.GitHub: false, sink.Azure: false, sink.GitLab: true} {
 		a := core.New("", nil, nil, file, io.Discard)
-		a.Guard(runners)
-		if _, got := stdio.PastMasks(a.Stdout).(*sink.Defused); got != want {
+		a.Streams.Guard(runners)
+		if _, got := stdio.PastMasks(a.Streams.Stdout).(*sink.Defused); got != want {
 			t.Errorf("a file is guarded with runners %b: %v; want %v", runners, got, want)
 		}
 	}

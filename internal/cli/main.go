@@ -30,7 +30,7 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 	signal.Ignore(syscall.SIGPIPE)
 
 	a := newProgram(version, environ, stdin, stdout, stderr)
-	defer a.RestoreTerminal() // a second signal does not wait for what restores it otherwise
+	defer a.Streams.RestoreTerminal() // a second signal does not wait for what restores it otherwise
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()
 	for received := 0; ; received++ {

@@ -21,7 +21,7 @@ import (
 )
 
 // program is one call of the whole program.
-type program struct{ *core.App }
+type program struct{ *core.Parts }
 
 func newProgram(version string, environ []string, stdin io.Reader, stdout, stderr io.Writer) *program {
 	return &program{core.New(version, environ, stdin, stdout, stderr)}
@@ -29,23 +29,23 @@ func newProgram(version string, environ []string, stdin io.Reader, stdout, stder
 
 // execute runs a command line and returns the exit status.
 func (a *program) execute(ctx context.Context, args []string) int {
-	a.Begin(ctx, args)
+	a.Secrets.Begin(ctx, args)
 	root := a.root()
 	a.helpAsIs(root)
 	root.SetArgs(args)
-	root.SetIn(a.Stdin)
-	root.SetOut(a.Stdout)
-	root.SetErr(a.Stderr)
+	root.SetIn(a.Streams.Stdin)
+	root.SetOut(a.Streams.Stdout)
+	root.SetErr(a.Streams.Stderr)
 	fitBuiltins(root)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		flags.AllowRepeats(root)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	err = a.misuseJSON(cmd, args, err)
-	defer func() { a.Unguard(a.Quiet()) }()
+	defer func() { a.Streams.Unguard(a.Cfg.Silent()) }()
 	a.Close()
-	a.Unmasked()
-	if unsaid := a.EndMasked(); err == nil {
+	a.Secrets.TellUnmasked()
+	if unsaid := a.Streams.EndMasked(); err == nil {
 		err = unsaid
 	}
 	if err == nil {
@@ -63,8 +63,8 @@ func (a *program) execute(ctx context.Context, args []string) int {
 		err = context.Cause(ctx)
 		v = exit.Judge(err)
 	}
-	exit.Report(a.Stderr, a.Clean(exit.Words(err)), a.Clean(v.Todo))
-	_ = a.EndMasked()
+	exit.Report(a.Streams.Stderr, a.Streams.Clean(exit.Words(err)), a.Streams.Clean(v.Todo))
+	_ = a.Streams.EndMasked()
 	return v.Status
 }
 
@@ -83,18 +83,18 @@ func (a *program) misuseJSON(cmd *cobra.Command, args []string, err error) error
 	}
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	result, object := objectCommands[path]
-	asked := a.Cfg != nil && a.Cfg.JSON
-	if words := slices.Index(args, "--"); a.Cfg == nil {
+	asked := a.Cfg.WantsJSON()
+	if words := slices.Index(args, "--"); !a.Cfg.Loaded() {
 		if words < 0 {
 			words = len(args)
 		}
-		asked = slices.Contains(args[:words], "--json") || slices.Contains(args[:words], "--json=true") || a.Getenv(config.EnvPrefix+"JSON") == "true"
+		asked = slices.Contains(args[:words], "--json") || slices.Contains(args[:words], "--json=true") || a.Env.Getenv(config.EnvPrefix+"JSON") == "true"
 	}
 	switch {
 	case !object || !asked:
 		return err
 	case result:
-		return runcmd.New(a.App).Finish(cmd.Context(), sandbox.Result{}, err)
+		return runcmd.New(a.Parts).Finish(cmd.Context(), sandbox.Result{}, err)
 	}
-	return a.PrintError(err)
+	return a.Notes.PrintError(err)
 }

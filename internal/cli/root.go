@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/artifactcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/auditcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/doctorcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
@@ -62,19 +63,19 @@ func (a *program) root() *cobra.Command {
 	)
 	root.SetHelpCommandGroupID(flags.GroupSetup)
 	root.SetCompletionCommandGroupID(flags.GroupSetup)
-	root.PersistentFlags().Var(a.ConfigFlag(), "config", "configuration file (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
+	root.PersistentFlags().Var(a.Cfg.FileFlag(), "config", "configuration file (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
 	for _, key := range []string{"engine", "ci", "log.level", "log.format"} {
 		flags.AddTo(root.PersistentFlags(), key)
 	}
-	root.Version = cmp.Or(a.Build().Version, "(devel)")
+	root.Version = cmp.Or(core.Build(a.Version).Version, "(devel)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Misuse(fmt.Sprintf("see `%s --help`; put a script that starts with - after --", cmd.CommandPath()), "%v", err)
 	})
 	root.AddCommand(
-		runcmd.Command(a.App), sessioncmd.Command(a.App), jobcmd.Command(a.App), ptycmd.Command(a.App),
-		artifactcmd.Command(a.App), imagecmd.Command(a.App), auditcmd.Command(a.App),
-		policycmd.Command(a.App), plancmd.Command(a.App), servecmd.Command(a.App),
-		doctorcmd.Command(a.App), a.versionCommand(), configTopic(),
+		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
+		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), auditcmd.Command(a.Parts),
+		policycmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts),
+		doctorcmd.Command(a.Parts), a.versionCommand(), configTopic(),
 	)
 	return root
 }
@@ -168,7 +169,7 @@ func configTopic() *cobra.Command {
 func (a *program) helpAsIs(root *cobra.Command) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
-		cmd.SetOut(stdio.PastMasks(a.Stdout))
+		cmd.SetOut(stdio.PastMasks(a.Streams.Stdout))
 		help(cmd, words)
 	})
 }

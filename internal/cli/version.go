@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/images"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
@@ -23,14 +24,14 @@ func (a *program) versionCommand() *cobra.Command {
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "json")
-	cmd.RunE = a.Does(func(context.Context, []string) error {
-		v := a.Build()
+	cmd.RunE = a.Cfg.Does(func(context.Context, []string) error {
+		v := core.Build(a.Version)
 		var err error
 		if v.Runners, err = images.RunnerDigests(); err != nil {
 			return err
 		}
 		if a.Cfg.JSON {
-			return stdio.PrintJSON(a.Stdout, v)
+			return stdio.PrintJSON(a.Streams.Stdout, v)
 		}
 		commit := cmp.Or(v.Commit, "unknown")
 		if v.Modified {
@@ -42,7 +43,7 @@ func (a *program) versionCommand() *cobra.Command {
 		for _, arch := range slices.Sorted(maps.Keys(v.Runners)) {
 			fmt.Fprintf(&b, "runner    linux/%s sha256:%s\n", arch, v.Runners[arch])
 		}
-		_, err = io.WriteString(a.Stdout, b.String())
+		_, err = io.WriteString(a.Streams.Stdout, b.String())
 		return err
 	})
 	return cmd

@@ -75,12 +75,15 @@ func (t *terminals) hold(s *Session, term Terminal) (*heldTerminal, error) {
 	return t.add(s, term, ""), nil
 }
 
+// TerminalPrefix begins the ids of terminals.
+const TerminalPrefix = "pty_"
+
 // add gives a terminal an id. The caller has reserved its place.
 func (t *terminals) add(s *Session, term Terminal, command string) *heldTerminal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.opened++
-	h := &heldTerminal{Terminal: term, id: fmt.Sprintf("pty_%d", t.opened), session: s.ID, command: command, started: time.Now()}
+	h := &heldTerminal{Terminal: term, id: fmt.Sprintf("%s%d", TerminalPrefix, t.opened), session: s.ID, command: command, started: time.Now()}
 	t.put(h)
 	return h
 }

@@ -24,11 +24,16 @@ import (
 )
 
 // commands are the artifact commands.
-type commands struct{ *core.App }
+type commands struct {
+	streams   *stdio.Streams
+	cfg       *core.Configuration
+	secrets   *core.Secrets
+	artifacts *core.Artifacts
+}
 
 // Command is the command artifact.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets, artifacts: p.Artifacts}
 	c := flags.Family("artifact", "Read the full output of commands", `  sandboxbash artifact ls
   sandboxbash artifact cat --session 0199 3
   sandboxbash artifact cat --lines 1-20 3
@@ -49,10 +54,10 @@ this machine as an artifact, with secrets masked. Ids are numbers within a sessi
 // completeStored offers the sessions that have artifacts.
 func (a *commands) completeStored(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
-	if err := a.Load(cmd); err != nil {
+	if err := a.cfg.Load(cmd); err != nil {
 		return nil, directive
 	}
-	store, err := a.Store()
+	store, err := a.artifacts.Store()
 	if err != nil || store == nil {
 		return nil, directive
 	}
@@ -69,10 +74,10 @@ func (a *commands) completeStored(cmd *cobra.Command, _ []string, word string) (
 	return names, directive
 }
 
-// artifacts is a command over the store.
-func (a *commands) artifacts(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
-	return a.Does(func(_ context.Context, args []string) error {
-		store, err := a.Store()
+// asks is a command over the store.
+func (a *commands) asks(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
+	return a.cfg.Does(func(_ context.Context, args []string) error {
+		store, err := a.artifacts.Store()
 		if err != nil {
 			return err
 		}
@@ -147,17 +152,17 @@ func (a *commands) listCommand() *cobra.Command {
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "json")
-	cmd.RunE = a.artifacts(func(store *sink.Store, _ []string) error {
-		list, err := inScope(store, a.Cfg.Session.ID)
+	cmd.RunE = a.asks(func(store *sink.Store, _ []string) error {
+		list, err := inScope(store, a.cfg.Session.ID)
 		if err != nil && !errors.Is(err, sink.ErrNotFound) {
 			return err
 		}
-		if a.Cfg.JSON {
+		if a.cfg.JSON {
 			out := make([]infoJSON, 0, len(list))
 			for _, i := range list {
 				out = append(out, infoJSON(i))
 			}
-			return stdio.PrintJSON(a.Stdout, out)
+			return stdio.PrintJSON(a.streams.Stdout, out)
 		}
 		return a.table(list)
 	})
@@ -165,11 +170,11 @@ func (a *commands) listCommand() *cobra.Command {
 }
 
 func (a *commands) table(list []sink.Info) error {
-	return a.Table("SESSION\tID\tSIZE\tAGE\tSTATE", func(w io.Writer) {
+	return a.streams.Table("SESSION\tID\tSIZE\tAGE\tSTATE", func(w io.Writer) {
 		for _, i := range list {
 			state := string(i.State)
 			if i.Cause != "" {
-				state += ": " + a.Safe(i.Cause)
+				state += ": " + a.streams.Safe(i.Cause)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Session, i.ID, sink.FormatBytes(i.Bytes), stdio.Age(i.Written, time.Now()), state)
 		}
@@ -185,14 +190,14 @@ on a terminal. If its command is still running, print the output so far.`,
 		Args:    flags.Args(0, 1, "at most one id"),
 	}
 	flags.Add(cmd, "session.id", "artifacts.bytes", "artifacts.lines")
-	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
+	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
 		return a.cat(store, flags.Arg(args, 0))
 	})
 	return cmd
 }
 
 func (a *commands) cat(store *sink.Store, id string) error {
-	byBytes, byLines := a.Cfg.Artifacts.Bytes, a.Cfg.Artifacts.Lines
+	byBytes, byLines := a.cfg.Artifacts.Bytes, a.cfg.Artifacts.Lines
 	if byBytes != "" && byLines != "" {
 		return exit.Misuse("give one of them", "--bytes and --lines exclude each other")
 	}
@@ -200,7 +205,7 @@ func (a *commands) cat(store *sink.Store, id string) error {
 	if err != nil {
 		return err
 	}
-	info, err := one(store, a.Cfg.Session.ID, id)
+	info, err := one(store, a.cfg.Session.ID, id)
 	if err != nil {
 		return err
 	}
@@ -223,10 +228,10 @@ func (a *commands) cat(store *sink.Store, id string) error {
 
 // readable is standard output, made safe if it is a terminal.
 func (a *commands) readable() (io.Writer, func() error) {
-	if !stdio.IsTerminal(a.Stdout) {
-		return a.Stdout, func() error { return nil }
+	if !stdio.IsTerminal(a.streams.Stdout) {
+		return a.streams.Stdout, func() error { return nil }
 	}
-	safe := sink.NewSafeText(a.Stdout, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, a.Known())
+	safe := sink.NewSafeText(a.streams.Stdout, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, a.secrets.Known())
 	return safe, safe.Close
 }
 
@@ -260,15 +265,15 @@ all artifacts of a session, or in all artifacts. Exit status 1 if no line matche
 		Args:    flags.Args(1, 2, "a pattern and optionally an id"),
 	}
 	flags.Add(cmd, "session.id")
-	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
+	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
 		re, err := regexp.Compile(args[0])
 		if err != nil {
 			return exit.Misuse("patterns are RE2: https://pkg.go.dev/regexp/syntax", "%v", err)
 		}
-		list, err := inScope(store, a.Cfg.Session.ID)
+		list, err := inScope(store, a.cfg.Session.ID)
 		if id := flags.Arg(args, 1); id != "" {
 			var info sink.Info
-			info, err = one(store, a.Cfg.Session.ID, id)
+			info, err = one(store, a.cfg.Session.ID, id)
 			list = []sink.Info{info}
 		}
 		if err != nil {
@@ -318,20 +323,20 @@ func (a *commands) removeCommand() *cobra.Command {
 		Example: "  sandboxbash artifact rm --session 0199 3\n  sandboxbash artifact rm --session 0199 --all",
 	}
 	flags.Add(cmd, "session.id", "rm.all")
-	cmd.RunE = a.artifacts(func(store *sink.Store, args []string) error {
-		if a.Cfg.All == (len(args) > 0) {
+	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
+		if a.cfg.All == (len(args) > 0) {
 			return exit.Misuse("see `sandboxbash artifact rm --help`", "give artifact ids or --all, not both")
 		}
 		var list []sink.Info
 		var errs []error
-		if a.Cfg.All {
+		if a.cfg.All {
 			var err error
-			if list, err = inScope(store, a.Cfg.Session.ID); err != nil {
+			if list, err = inScope(store, a.cfg.Session.ID); err != nil {
 				return err
 			}
 		}
 		for _, id := range args {
-			info, err := one(store, a.Cfg.Session.ID, id)
+			info, err := one(store, a.cfg.Session.ID, id)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -352,10 +357,10 @@ func (a *commands) gcCommand() *cobra.Command {
 		Example: "  sandboxbash artifact gc\n  SANDBOXBASH_ARTIFACTS_RETENTION=1d sandboxbash artifact gc",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
-	cmd.RunE = a.artifacts(func(store *sink.Store, _ []string) error {
+	cmd.RunE = a.asks(func(store *sink.Store, _ []string) error {
 		removed, err := store.GC(time.Now())
 		for _, info := range removed {
-			if _, printErr := fmt.Fprintf(a.Stdout, "%s/%s\n", info.Session, info.ID); printErr != nil {
+			if _, printErr := fmt.Fprintf(a.streams.Stdout, "%s/%s\n", info.Session, info.ID); printErr != nil {
 				return printErr
 			}
 		}

@@ -21,11 +21,15 @@ import (
 )
 
 // commands are the audit commands.
-type commands struct{ *core.App }
+type commands struct {
+	streams *stdio.Streams
+	cfg     *core.Configuration
+	secrets *core.Secrets
+}
 
 // Command is the command audit.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets}
 	c := flags.Family("audit", "Show and verify the audit log",
 		`  sandboxbash audit show --since 24h
   sandboxbash audit verify
@@ -50,12 +54,12 @@ the log was cut off, or that the whole log was rewritten.`,
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "audit.head", "json")
-	cmd.RunE = a.Does(func(context.Context, []string) error { return a.verify() })
+	cmd.RunE = a.cfg.Does(func(context.Context, []string) error { return a.verify() })
 	return cmd
 }
 
 func (a *commands) verify() error {
-	r, err := audit.Verify(a.AuditDir(), a.Cfg.Audit.Head)
+	r, err := audit.Verify(a.cfg.AuditDir(), a.cfg.Audit.Head)
 	if err != nil {
 		return noLog(err)
 	}
@@ -63,32 +67,32 @@ func (a *commands) verify() error {
 	if len(r.Problems) > 0 {
 		status = exit.Findings
 	}
-	if a.Cfg.JSON {
+	if a.cfg.JSON {
 		if r.Problems == nil {
 			r.Problems = []audit.Problem{}
 		}
 		if r.Unclosed == nil {
 			r.Unclosed = []audit.Record{}
 		}
-		return errors.Join(stdio.PrintJSON(a.Stdout, r), exit.With(status))
+		return errors.Join(stdio.PrintJSON(a.streams.Stdout, r), exit.With(status))
 	}
 	for _, p := range r.Problems {
-		fmt.Fprintf(a.Stdout, "%s\n", a.Safe(p.String()))
+		fmt.Fprintf(a.streams.Stdout, "%s\n", a.streams.Safe(p.String()))
 	}
 	if r.Torn != nil {
-		fmt.Fprintf(a.Stdout, "%s: its writer was killed or the machine failed; it counts as never written\n", a.Safe(r.Torn.String()))
+		fmt.Fprintf(a.streams.Stdout, "%s: its writer was killed or the machine failed; it counts as never written\n", a.streams.Safe(r.Torn.String()))
 	}
 	for _, u := range r.Unclosed {
-		fmt.Fprintf(a.Stdout, "no outcome of command %s in session %s, begun %s: %s\n", a.Safe(u.ID), a.Safe(u.Session), u.Time.Format(time.RFC3339), writerOf(u))
+		fmt.Fprintf(a.streams.Stdout, "no outcome of command %s in session %s, begun %s: %s\n", a.streams.Safe(u.ID), a.streams.Safe(u.Session), u.Time.Format(time.RFC3339), writerOf(u))
 	}
 	if r.Missed > 0 {
-		fmt.Fprintf(a.Stdout, "%d records could not be written\n", r.Missed)
+		fmt.Fprintf(a.streams.Stdout, "%d records could not be written\n", r.Missed)
 	}
 	verdict := "good"
 	if status != 0 {
 		verdict = fmt.Sprintf("%d problems", len(r.Problems))
 	}
-	fmt.Fprintf(a.Stdout, "%s: %d records in %d files\nhead %s\n", verdict, r.Records, r.Files, r.Head)
+	fmt.Fprintf(a.streams.Stdout, "%s: %d records in %d files\nhead %s\n", verdict, r.Records, r.Files, r.Head)
 	return exit.With(status)
 }
 
@@ -117,32 +121,32 @@ of sessions. With --json, print the records as they are, one per line.`,
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "audit.since", "json")
-	cmd.RunE = a.Does(func(context.Context, []string) error { return a.show() })
+	cmd.RunE = a.cfg.Does(func(context.Context, []string) error { return a.show() })
 	return cmd
 }
 
 func (a *commands) show() error {
-	since, err := sinceWhen(a.Cfg.Audit.Since, time.Now())
+	since, err := sinceWhen(a.cfg.Audit.Since, time.Now())
 	if err != nil {
 		return err
 	}
-	id := a.Cfg.Session.ID
+	id := a.cfg.Session.ID
 	wanted := func(r audit.Record) bool {
 		return !r.Time.Before(since) && strings.HasPrefix(r.Session, id) && (id == "" || r.Session != "")
 	}
-	if a.Cfg.JSON {
-		err := audit.Each(a.AuditDir(), func(r audit.Record, _ audit.Problem, line []byte) error {
+	if a.cfg.JSON {
+		err := audit.Each(a.cfg.AuditDir(), func(r audit.Record, _ audit.Problem, line []byte) error {
 			if !wanted(r) {
 				return nil
 			}
-			_, err := stdio.PastMasks(a.Stdout).Write(append(a.Known().ScrubJSON(line), '\n'))
+			_, err := stdio.PastMasks(a.streams.Stdout).Write(append(a.secrets.Known().ScrubJSON(line), '\n'))
 			return err
 		}, nil)
 		return noLog(err)
 	}
 	var rows []audit.Record
 	at := map[string]int{} // of intents, in rows
-	err = audit.Each(a.AuditDir(), func(r audit.Record, _ audit.Problem, _ []byte) error {
+	err = audit.Each(a.cfg.AuditDir(), func(r audit.Record, _ audit.Problem, _ []byte) error {
 		i, begun := at[r.ID]
 		switch {
 		case r.Kind == audit.Outcome && begun:
@@ -164,14 +168,14 @@ func (a *commands) show() error {
 
 // table prints records for a reader.
 func (a *commands) table(rows []audit.Record) error {
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.streams.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TIME\tSESSION\tWHAT\tEND\tWHERE\tCOMMAND")
 	for _, r := range rows {
 		what := string(r.Kind)
 		if r.Kind == audit.Intent || r.Kind == audit.Outcome {
 			what = r.Mode
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.Safe(r.Session), a.Safe(what), a.Safe(end(r)), a.Safe(r.Where), a.commandText(r))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.streams.Safe(r.Session), a.streams.Safe(what), a.streams.Safe(end(r)), a.streams.Safe(r.Where), a.commandText(r))
 	}
 	return w.Flush()
 }
@@ -181,7 +185,7 @@ const shownCommand = 80
 
 // commandText is a command on one line.
 func (a *commands) commandText(r audit.Record) string {
-	text := []rune(strings.Join(strings.Fields(a.Name(stdio.OneLine(r.Command))), " "))
+	text := []rune(strings.Join(strings.Fields(a.streams.Name(stdio.OneLine(r.Command))), " "))
 	if len(text) > shownCommand {
 		return string(text[:shownCommand]) + "…"
 	}

@@ -20,9 +20,9 @@ type VersionJSON struct {
 	Runners map[string]string `json:"runners"` // SHA-256 of those that are embedded, by architecture
 }
 
-// Build describes this program.
-func (a *App) Build() VersionJSON {
-	v := VersionJSON{Version: a.version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Protocol: wire.Version}
+// Build describes this program, whose version is "" in a build that is not a release.
+func Build(version string) VersionJSON {
+	v := VersionJSON{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Protocol: wire.Version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -27,10 +27,10 @@ var ciRunners = []struct {
 const ciAuto = "auto"
 
 // runnersOf returns the runners that read this process's output.
-func (a *App) runnersOf(choice string) sink.Runners {
+func runnersOf(choice string, getenv func(string) string) sink.Runners {
 	var kinds sink.Runners
 	for _, r := range ciRunners {
-		if choice == r.name || choice == ciAuto && a.Getenv(r.variable) != "" {
+		if choice == r.name || choice == ciAuto && getenv(r.variable) != "" {
 			kinds |= r.kind
 		}
 	}
@@ -45,29 +45,29 @@ var ciPrivate = []string{
 	"AGENT_TEMPDIRECTORY", "AGENT_HOMEDIRECTORY", "VSS_NUGET_URI_PREFIXES_FILE", "DOCKER_CONFIG", "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS",
 }
 
-// CiWorkspace refuses to show a session what belongs to the runner: a workspace
+// CheckWorkspace refuses to show a session what belongs to the runner: a workspace
 // around its private files, or credentials in a bound repository.
-func (a *App) CiWorkspace(w sandbox.Workspace) error {
+func (c *Configuration) CheckWorkspace(w sandbox.Workspace) error {
 	if w.Kind != sandbox.WorkspaceBind && w.Kind != sandbox.WorkspaceCopy {
 		return nil
 	}
-	inCI := a.runnersOf(ciAuto) != 0
+	inCI := runnersOf(ciAuto, c.env.Getenv) != 0
 	if w.Kind == sandbox.WorkspaceBind && sandbox.GitCredentials(w.Dir) {
 		const fact = "the repository in %s has credentials in its .git/config, and commands of a session that it is bound to can read them"
 		if inCI {
 			return exit.Misuse("use --workspace copy:DIR, which leaves them out; or check it out without them (persist-credentials: false)", fact, w.Dir)
 		}
-		a.Note("warning: " + fmt.Sprintf(fact, w.Dir))
+		c.notes.Add("warning: " + fmt.Sprintf(fact, w.Dir))
 	}
 	if !inCI {
 		return nil
 	}
 	for _, name := range ciPrivate {
-		if at := a.Getenv(name); at != "" && within(w.Dir, at) {
+		if at := c.env.Getenv(name); at != "" && within(w.Dir, at) {
 			return exit.Misuse("name the directory of the checkout alone, or a part of it", "%s holds %s, which belongs to the runner ($%s)", w.Dir, at, name)
 		}
 	}
-	if project := a.Getenv("CI_PROJECT_DIR"); project != "" && within(w.Dir, project+".tmp") {
+	if project := c.env.Getenv("CI_PROJECT_DIR"); project != "" && within(w.Dir, project+".tmp") {
 		return exit.Misuse("name the directory of the checkout alone, or a part of it", "%s holds %s.tmp, where GitLab's runner keeps variables", w.Dir, project)
 	}
 	return nil

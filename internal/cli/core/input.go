@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -16,8 +17,8 @@ import (
 // Script returns the script of a command line and its arguments: the first word,
 // or what standard input (-) or --file holds. One byte more than the limit is
 // read, so that what is too long is refused and never cut.
-func (a *App) Script(ctx context.Context, args []string) (text string, rest []string, err error) {
-	file := a.Cfg.Run.File
+func Script(ctx context.Context, run config.Run, stdin io.Reader, args []string) (text string, rest []string, err error) {
+	file := run.File
 	switch {
 	case file == "" && len(args) == 0:
 		return "", nil, exit.Misuse("give it as one word, as in 'echo hi'; - reads it from standard input, --file FILE from a file", "there is no script")
@@ -30,10 +31,10 @@ func (a *App) Script(ctx context.Context, args []string) (text string, rest []st
 		b, err := readScript(file)
 		return string(b), args, err
 	}
-	if a.Cfg.Run.Stdin {
+	if run.Stdin {
 		return "", nil, exit.Misuse("give the script as a word or with --file FILE", "standard input cannot be both the script and the command's own (--stdin)")
 	}
-	b, err := stdio.ReadAll(ctx, a.Stdin, wire.MaxScript+1)
+	b, err := stdio.ReadAll(ctx, stdin, wire.MaxScript+1)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("read the script from standard input: %w", err)
 	}

@@ -16,9 +16,9 @@ import (
 
 // Log is the log on standard error for programs to read, or nil. What is secret is
 // masked in it.
-func (a *App) Log() *slog.Logger {
-	level := a.Cfg.Log.Level
-	if a.Cfg.Serve.Log && level == "off" {
+func (o *Observers) Log() *slog.Logger {
+	level := o.cfg.Log.Level
+	if o.cfg.Serve.Log && level == "off" {
 		level = "info"
 	}
 	if level == "off" {
@@ -26,16 +26,17 @@ func (a *App) Log() *slog.Logger {
 	}
 	var from slog.Level
 	_ = from.UnmarshalText([]byte(level)) // it is one of the setting's choices
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.logTo == nil {
-		a.logTo = &logWriter{App: a, to: stdio.PastMasks(a.Stderr), left: logBurst, now: time.Now}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	inJSON := o.cfg.Log.Format == "json"
+	if o.logTo == nil {
+		o.logTo = &logWriter{secrets: o.secrets, json: inJSON, to: stdio.PastMasks(o.streams.Stderr), left: logBurst, now: time.Now}
 	}
 	opts := &slog.HandlerOptions{Level: from, ReplaceAttr: inMilliseconds}
-	if a.Cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(a.logTo, opts))
+	if inJSON {
+		return slog.New(slog.NewJSONHandler(o.logTo, opts))
 	}
-	return slog.New(slog.NewTextHandler(a.logTo, opts))
+	return slog.New(slog.NewTextHandler(o.logTo, opts))
 }
 
 // inMilliseconds gives every duration one unit, and a name that says so: slog's
@@ -59,9 +60,10 @@ const (
 // nothing that a terminal would act on. What is too much is counted, and the next
 // record is preceded by the count.
 type logWriter struct {
-	App *App
-	to  io.Writer
-	now func() time.Time
+	secrets *Secrets
+	json    bool // its records are JSON
+	to      io.Writer
+	now     func() time.Time
 
 	mu      sync.Mutex
 	left    float64   // guarded by mu; records that may be written now
@@ -71,7 +73,7 @@ type logWriter struct {
 
 // Write implements io.Writer. It never fails.
 func (w *logWriter) Write(p []byte) (int, error) {
-	text := string(w.App.Known().ScrubJSON(p)) // and what is not JSON as text
+	text := string(w.secrets.Known().ScrubJSON(p)) // and what is not JSON as text
 	if len(text) > logLine {
 		text = w.own("a record was left out: it is too long", "bytes", len(text))
 	}
@@ -98,7 +100,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 // own is a record about the log itself.
 func (w *logWriter) own(msg, key string, n int) string {
 	at := w.now().Format(time.RFC3339Nano)
-	if w.App.Cfg.Log.Format == "json" {
+	if w.json {
 		return fmt.Sprintf("{\"time\":%q,\"level\":\"WARN\",\"msg\":%q,%q:%d}\n", at, msg, key, n)
 	}
 	return fmt.Sprintf("time=%s level=WARN msg=%q %s=%d\n", at, msg, key, n)

@@ -13,25 +13,26 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// logApp is an app with a secret that logs to the buffer, as of now.
-func logApp(t *testing.T, form string, now func() time.Time) (*App, *bytes.Buffer) {
+// logging are observers with a secret to mask, whose log goes to the buffer, as of now.
+func logging(t *testing.T, form string, now func() time.Time) (*Observers, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
-	a := New("", []string{"CANARY=c4nary-0123456789"}, strings.NewReader(""), &out, &out)
-	a.Cfg = &config.Config{
+	p := New("", []string{"CANARY=c4nary-0123456789"}, strings.NewReader(""), &out, &out)
+	p.Cfg.Config = &config.Config{
 		Log: config.Log{Level: "info", Format: form}, Secrets: []config.Secret{{Name: "CANARY", From: config.FromEnv, Source: "CANARY"}},
 	}
-	a.Log()
-	a.logTo.to, a.logTo.now = &out, now
-	return a, &out
+	o := p.Observers
+	o.Log()
+	o.logTo.to, o.logTo.now = &out, now
+	return o, &out
 }
 
 // The log has no secret, whatever it was put in, and nothing that a terminal acts on.
 func TestLogText(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"text", "json"} {
-		a, out := logApp(t, form, time.Now)
-		log := a.Log().With("key c4nary-0123456789", "x")
+		o, out := logging(t, form, time.Now)
+		log := o.Log().With("key c4nary-0123456789", "x")
 		log.Info("c4nary-0123456789", "error", fmt.Errorf("\x1b[2J \u009b \u202e c4nary-0123456789"), slog.Group("g", "a", []byte("c4nary-0123456789")))
 		log.Debug("no reader wants this")
 		got := out.String()
@@ -52,8 +53,8 @@ func TestLogRate(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"text", "json"} {
 		now := time.Unix(1000, 0)
-		a, out := logApp(t, form, func() time.Time { return now })
-		log := a.Log()
+		o, out := logging(t, form, func() time.Time { return now })
+		log := o.Log()
 		for range logBurst + 7 {
 			log.Info("x")
 		}
@@ -79,8 +80,8 @@ func TestLogRate(t *testing.T) {
 // A record that is too long is not cut, but left out: a part is not a record.
 func TestLogLong(t *testing.T) {
 	t.Parallel()
-	a, out := logApp(t, "json", time.Now)
-	a.Log().Info(strings.Repeat("x", logLine))
+	o, out := logging(t, "json", time.Now)
+	o.Log().Info(strings.Repeat("x", logLine))
 	if got := out.Bytes(); !json.Valid(got) || len(got) > 200 || !bytes.Contains(got, []byte("too long")) {
 		t.Errorf("%.300q; want a word about it", got)
 	}
@@ -93,10 +94,10 @@ func TestLogValues(t *testing.T) {
 		"text": " elapsedMs=1500.25 receipt.wallMs=2.5 receipt.cpuMs=1.5 receipt.peakRssBytes=7 receipt.stdoutBytes=3 receipt.stderrBytes=0 receipt.killed=\"\" receipt.survivors=0 receipt.proved=true\n",
 		"json": `,"elapsedMs":1500.25,"receipt":{"wallMs":2.5,"cpuMs":1.5,"peakRssBytes":7,"stdoutBytes":3,"stderrBytes":0,"killed":"","survivors":0,"proved":true}}` + "\n",
 	} {
-		a, out := logApp(t, form, time.Now)
+		o, out := logging(t, form, time.Now)
 		cpu, rss := 1.5, int64(7)
 		r := &sandbox.Receipt{WallMs: 2.5, CPUMs: &cpu, PeakRSSBytes: &rss, StdoutBytes: 3, Proved: true}
-		a.Log().Info("x", "elapsed", 1500250*time.Microsecond, "receipt", r)
+		o.Log().Info("x", "elapsed", 1500250*time.Microsecond, "receipt", r)
 		if got := out.String(); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %s; want %s at its end", form, got, want)
 		}

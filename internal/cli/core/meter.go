@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 
 	"github.com/sandboxbash/sandboxbash/exec"
@@ -16,13 +15,13 @@ type meter struct{ to *telemetry.Telemetry }
 
 // newMeter starts what the configuration and the variables OTEL_* want; nil is
 // nothing. Commands run also when the collector cannot be reached.
-func (a *App) newMeter(listener net.Listener, levels func() telemetry.Levels) *meter {
+func (o *Observers) newMeter(levels func() telemetry.Levels) *meter {
 	tel, err := telemetry.Start(context.Background(), telemetry.Options{
-		Version: a.Build().Version, Getenv: a.Getenv, Listener: listener, Levels: levels,
-		Warn: func(err error) { a.Note("warning: " + err.Error()) },
+		Version: Build(o.version).Version, Getenv: o.env.Getenv, Listener: o.metricsAt, Levels: levels,
+		Warn: func(err error) { o.notes.Add("warning: " + err.Error()) },
 	})
 	if err != nil {
-		a.Note("warning: " + err.Error())
+		o.notes.Add("warning: " + err.Error())
 	}
 	if tel == nil {
 		return nil
@@ -96,18 +95,18 @@ func measured(e sandbox.Observation) telemetry.Command {
 }
 
 // ServeMetrics opens the address of the metrics, for what lives long.
-func (a *App) ServeMetrics(ctx context.Context) error {
-	if a.Cfg.Metrics.Address == "" {
+func (o *Observers) ServeMetrics(ctx context.Context) error {
+	if o.cfg.Metrics.Address == "" {
 		return nil
 	}
-	l, err := telemetry.Listen(ctx, a.Cfg.Metrics.Address)
+	l, err := telemetry.Listen(ctx, o.cfg.Metrics.Address)
 	if err != nil {
 		return exit.Misuse("", "%v", err)
 	}
-	a.metricsAt = l
-	a.Observer()
-	if !a.Cfg.Quiet {
-		a.Note("serving metrics at http://" + l.Addr().String() + telemetry.Path)
+	o.metricsAt = l
+	o.Observer()
+	if !o.cfg.Quiet {
+		o.notes.Add("serving metrics at http://" + l.Addr().String() + telemetry.Path)
 	}
 	return nil
 }

@@ -5,101 +5,101 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"sync"
 
-	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/exec"
-	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/audit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// observers pass events on to what records or shows them.
-type observers struct {
-	all    []sandbox.Observer
+// Observers are those who record or show what happens to commands: the audit log, metrics
+// and traces, the log on standard error. They are made when one is first needed.
+type Observers struct {
+	version string
+	env     *Environment
+	streams *stdio.Streams
+	cfg     *Configuration
+	notes   *Notes
+	secrets *Secrets
+
+	metricsAt net.Listener // where metrics are served; nil: nowhere; set before making
+	making    sync.Once    // of all
+	all       fanOut       // made by making
+
+	mu    sync.Mutex
+	logTo *logWriter // guarded by mu; nil before Log
+}
+
+// fanOut passes events on to observers.
+type fanOut struct {
+	to     []sandbox.Observer
 	close  []func()
 	levels levels
 }
 
-// Observed returns an owner of sessions, with the observers that the configuration asks for.
-func (a *App) Observed(r *images.Resolver, opts sandbox.Options) *sandbox.Engine {
-	opts.Observer = a.Observer()
-	e := a.Unobserved(r, opts)
-	a.observers.levels.sessions.Store(e)
-	return e
-}
-
-// Unobserved returns an owner of sessions on the engine of Connect.
-func (a *App) Unobserved(r *images.Resolver, opts sandbox.Options) *sandbox.Engine {
-	return sandbox.New(docker.NewEngine(a.Docker, images.Runner), r, opts)
-}
-
 // Observer receives events; it is nil if the configuration asks for none. It is made
 // once, when the configuration is there.
-func (a *App) Observer() sandbox.Observer {
-	a.observing.Do(func() { a.observers = a.newObservers() })
-	if len(a.observers.all) == 0 {
+func (o *Observers) Observer() sandbox.Observer {
+	o.making.Do(o.begin)
+	if len(o.all.to) == 0 {
 		return nil
 	}
-	return a.observers
+	return &o.all
 }
 
-func (a *App) newObservers() *observers {
-	o := &observers{}
-	if a.Cfg.Audit.Enabled {
-		keeper := &auditor{App: a, dir: a.AuditDir(), required: a.Cfg.Audit.Required}
-		o.all = append(o.all, keeper)
-		o.close = append(o.close, keeper.close)
-		o.levels.log = keeper
+func (o *Observers) begin() {
+	f := &o.all
+	if c := o.cfg.Audit; c.Enabled {
+		keeper := &auditor{note: o.notes.Add, dir: o.cfg.AuditDir(), files: audit.Options{FileBytes: c.FileMax, Retention: c.Retention}, required: c.Required}
+		f.to = append(f.to, keeper)
+		f.close = append(f.close, keeper.close)
+		f.levels.log = keeper
 	}
-	if m := a.newMeter(a.metricsAt, o.levels.now); m != nil {
-		o.all = append(o.all, m)
-		o.close = append(o.close, m.close)
+	if m := o.newMeter(f.levels.now); m != nil {
+		f.to = append(f.to, m)
+		f.close = append(f.close, m.close)
 	}
-	if log := a.Log(); log != nil {
-		o.all = append(o.all, logger{log})
+	if log := o.Log(); log != nil {
+		f.to = append(f.to, logger{log})
 	}
-	return o
 }
 
-// endObserving lets those who observe end what they do.
-func (a *App) endObserving() {
-	a.observing.Do(func() { a.observers = &observers{} }) // nothing happens any more
-	for _, end := range a.observers.close {
+// watch has the metrics tell of an owner of sessions. Observer was called before.
+func (o *Observers) watch(e *sandbox.Engine) { o.all.levels.sessions.Store(e) }
+
+// close lets those who observe end what they do.
+func (o *Observers) close() {
+	o.making.Do(func() {}) // nothing happens any more
+	for _, end := range o.all.close {
 		end()
 	}
 }
 
 // Intend implements sandbox.Observer: all are asked, and one who refuses refuses.
-func (o *observers) Intend(ctx context.Context, e sandbox.Observation) error {
+func (f *fanOut) Intend(ctx context.Context, e sandbox.Observation) error {
 	var errs []error
-	for _, one := range o.all {
+	for _, one := range f.to {
 		errs = append(errs, one.Intend(ctx, e))
 	}
 	return errors.Join(errs...)
 }
 
 // Note implements sandbox.Observer.
-func (o *observers) Note(e sandbox.Observation) {
-	for _, one := range o.all {
+func (f *fanOut) Note(e sandbox.Observation) {
+	for _, one := range f.to {
 		one.Note(e)
 	}
 }
 
-// AuditDir is where the audit log is kept, "" if there is no place for it.
-func (a *App) AuditDir() string {
-	if a.Cfg.Audit.Dir != "" || a.stateDir() == "" {
-		return a.Cfg.Audit.Dir
-	}
-	return audit.DefaultDir(a.stateDir())
-}
-
 // auditor puts what happens into the audit log.
 type auditor struct {
-	App      *App
+	note     func(text string)
 	dir      string
+	files    audit.Options
 	required bool
 
 	mu     sync.Mutex
@@ -124,7 +124,7 @@ func (o *auditor) append(r audit.Record) error {
 	o.missed++
 	if !o.warned {
 		o.warned = true
-		o.App.Note("warning: not everything is recorded: " + err.Error())
+		o.note("warning: not everything is recorded: " + err.Error())
 	}
 	return err
 }
@@ -138,8 +138,7 @@ func (o *auditor) open() (*audit.Log, error) {
 	if o.dir == "" {
 		return nil, errNoAuditDir
 	}
-	c := o.App.Cfg.Audit
-	log, err := audit.Open(o.dir, audit.Options{FileBytes: c.FileMax, Retention: c.Retention})
+	log, err := audit.Open(o.dir, o.files)
 	o.log = log
 	return log, err
 }

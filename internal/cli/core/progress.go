@@ -14,8 +14,9 @@ import (
 // Progress shows what takes long on standard error: bars on a terminal, else a
 // line for each step. It shows nothing until there is something to show.
 type Progress struct {
-	App  *App
-	draw bool // bars
+	streams *stdio.Streams
+	silent  bool // nothing is shown
+	draw    bool // bars
 
 	mu   sync.Mutex
 	bars *mpb.Progress       // guarded by mu; nil until the first step with a size
@@ -24,9 +25,10 @@ type Progress struct {
 	over bool                // guarded by mu
 }
 
-// Progress shows steps on standard error while they are under way.
-func (a *App) Progress() *Progress {
-	return &Progress{App: a, draw: stdio.IsTerminal(a.Stderr), bar: map[string]*mpb.Bar{}, last: map[string]string{}}
+// NewProgress shows steps on standard error while they are under way, unless the
+// configuration asks for silence or JSON.
+func NewProgress(streams *stdio.Streams, cfg *Configuration) *Progress {
+	return &Progress{streams: streams, silent: cfg.Quiet || cfg.JSON, draw: stdio.IsTerminal(streams.Stderr), bar: map[string]*mpb.Bar{}, last: map[string]string{}}
 }
 
 // maxSteps bounds the steps that are shown apart; further ones show as one.
@@ -35,7 +37,7 @@ const maxSteps = 256
 // Show takes one step of a pull, load or build. Its words are an engine's, a
 // registry's or a build's: they are made safe.
 func (p *Progress) Show(s engine.Progress) {
-	if p.App.Cfg.Quiet || p.App.Cfg.JSON {
+	if p.silent {
 		return
 	}
 	p.mu.Lock()
@@ -58,22 +60,22 @@ func (p *Progress) Show(s engine.Progress) {
 	if s.ID != "" {
 		line = s.ID + ": " + line
 	}
-	line = p.App.Safe(line)
+	line = p.streams.Safe(line)
 	if p.bars != nil {
 		_, _ = fmt.Fprintln(p.bars, line)
 		return
 	}
-	fmt.Fprintln(p.App.Stderr, line)
+	fmt.Fprintln(p.streams.Stderr, line)
 }
 
 // advance moves a step's bar. It needs mu.
 func (p *Progress) advance(s engine.Progress) {
 	if p.bars == nil {
-		p.bars = mpb.New(mpb.WithOutput(stdio.Raw(p.App.Stderr)), mpb.WithAutoRefresh())
+		p.bars = mpb.New(mpb.WithOutput(stdio.Raw(p.streams.Stderr)), mpb.WithAutoRefresh())
 	}
 	b := p.bar[s.ID]
 	if b == nil {
-		name := p.App.Safe(s.ID + " " + s.Status)
+		name := p.streams.Safe(s.ID + " " + s.Status)
 		b = p.bars.AddBar(s.Total,
 			mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
 			mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f")))

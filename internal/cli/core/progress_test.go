@@ -13,9 +13,9 @@ import (
 func TestProgressLines(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
-	a := New("", nil, nil, nil, &errs)
-	a.Cfg = &config.Config{}
-	p := a.Progress()
+	p := New("", nil, nil, nil, &errs)
+	p.Cfg.Config = &config.Config{}
+	shown := NewProgress(p.Streams, p.Cfg)
 	for _, s := range []engine.Progress{
 		{ID: "layer1", Status: "Downloading", Current: 1, Total: 10},
 		{ID: "layer1", Status: "Downloading", Current: 5, Total: 10},
@@ -23,20 +23,20 @@ func TestProgressLines(t *testing.T) {
 		{ID: "layer1", Status: "Pull complete"},
 		{Status: "evil\x1b]0;title\x07 line\nsandboxbash: note: forged"},
 	} {
-		p.Show(s)
+		shown.Show(s)
 	}
-	p.Close()
-	p.Show(engine.Progress{Status: "too late"})
+	shown.Close()
+	shown.Show(engine.Progress{Status: "too late"})
 	want := "layer1: Downloading\nlayer2: Waiting\nlayer1: Pull complete\nevil line sandboxbash: note: forged\n"
 	if errs.String() != want {
 		t.Errorf("progress = %q; want %q", errs.String(), want)
 	}
 	for _, cfg := range []config.Config{{Quiet: true}, {JSON: true}} {
 		errs.Reset()
-		a.Cfg = &cfg
-		p := a.Progress()
-		p.Show(engine.Progress{Status: "x"})
-		p.Close()
+		p.Cfg.Config = &cfg
+		shown := NewProgress(p.Streams, p.Cfg)
+		shown.Show(engine.Progress{Status: "x"})
+		shown.Close()
 		if errs.Len() > 0 {
 			t.Errorf("progress with %+v = %q; want nothing", cfg, errs.String())
 		}
@@ -47,10 +47,10 @@ func TestProgressLines(t *testing.T) {
 func TestProgressBars(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
-	a := New("", nil, nil, nil, &errs)
-	a.Cfg = &config.Config{}
-	p := a.Progress()
-	p.draw = true
+	p := New("", nil, nil, nil, &errs)
+	p.Cfg.Config = &config.Config{}
+	shown := NewProgress(p.Streams, p.Cfg)
+	shown.draw = true
 	for _, s := range []engine.Progress{
 		{Status: "Pulling"},
 		{ID: "layer1", Status: "Downloading", Current: 512, Total: 1024},
@@ -58,9 +58,9 @@ func TestProgressBars(t *testing.T) {
 		{ID: "layer1", Status: "Downloading", Current: 1024, Total: 1024},
 		{ID: "layer1", Status: "Pull complete"},
 	} {
-		p.Show(s)
+		shown.Show(s)
 	}
-	p.Close() // also with a bar that is not full
+	shown.Close() // also with a bar that is not full
 	got := errs.String()
 	if !strings.HasPrefix(got, "Pulling\n") || !strings.Contains(got, "layer1 Downloading") || !strings.Contains(got, "1.0 KiB / 1.0 KiB") {
 		t.Errorf("progress = %q; want a line and two bars", got)

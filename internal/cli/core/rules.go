@@ -7,6 +7,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/policy"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // PolicyOptions is what the configuration says, with checks for where it says
@@ -37,27 +38,44 @@ func InterceptorRules(c config.Policy) []policy.Rule {
 	return rules
 }
 
-// RunPolicy makes the policy of run and session exec, which has no rules that the
+// Admit refuses a command that must not or cannot run, before a session is looked for or
+// started for it. It returns the policy that has decided, for Sessions.
+func (c *Connection) Admit(command sandbox.Command) (*policy.Policy, error) {
+	if err := command.Check(); err != nil { // before the policy's notes
+		return nil, err
+	}
+	rules, err := runPolicy(c.cfg.Policy, c.notes.Add)
+	if err != nil {
+		return nil, err
+	}
+	err = sandbox.Admit(&command, rules)
+	if o := c.observers.Observer(); err != nil && o != nil {
+		o.Note(sandbox.Denial(c.cfg.Session.ID, command, command.Decided, c.secrets.Known()))
+	}
+	return rules, err
+}
+
+// runPolicy makes the policy of run and session exec, which has no rules that the
 // configuration does not have. It is nil if there is nothing that it could refuse.
-func (a *App) RunPolicy() (*policy.Policy, error) {
-	o := PolicyOptions(a.Cfg.Policy, nil)
+func runPolicy(c config.Policy, note func(text string)) (*policy.Policy, error) {
+	o := PolicyOptions(c, nil)
 	if len(o.Rules)+len(o.Checks)+len(o.Sets) == 0 && o.Mode != policy.Guarded {
 		return nil, nil //nolint:nilnil // nil is a policy that allows all
 	}
-	return a.NewPolicy(o)
+	return NewPolicy(o, note)
 }
 
-// NewPolicy compiles a policy and tells what is left out of it.
-func (a *App) NewPolicy(o policy.Options) (*policy.Policy, error) {
+// NewPolicy compiles a policy and notes what is left out of it.
+func NewPolicy(o policy.Options, note func(text string)) (*policy.Policy, error) {
 	rules, warnings, err := policy.New(o)
 	if err != nil {
 		return nil, badPolicy(err)
 	}
 	for _, w := range warnings {
-		a.Note(w.Text)
+		note(w.Text)
 	}
 	if text := Idle(o); text != "" {
-		a.Note(text)
+		note(text)
 	}
 	return rules, nil
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -27,8 +26,8 @@ func TestRunnersOf(t *testing.T) {
 		{"github", "GITLAB_CI=true", sink.GitHub},
 		{"none", "GITHUB_ACTIONS=true", 0},
 	} {
-		a := New("", strings.Fields(test.environ), nil, io.Discard, io.Discard)
-		if got := a.runnersOf(test.choice); got != test.want {
+		env := &Environment{vars: strings.Fields(test.environ)}
+		if got := runnersOf(test.choice, env.Getenv); got != test.want {
 			t.Errorf("runnersOf(%q) with %q = %b; want %b", test.choice, test.environ, got, test.want)
 		}
 	}

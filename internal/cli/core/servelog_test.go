@@ -11,13 +11,13 @@ import (
 // The switch of a server switches the log on, whatever the contract.
 func TestServeLog(t *testing.T) {
 	t.Parallel()
-	a, _ := logApp(t, "text", time.Now)
-	a.Cfg.Log.Level = "off"
+	a, _ := logging(t, "text", time.Now)
+	a.cfg.Log.Level = "off"
 	if a.Observer() != nil {
 		t.Error("without a log there is an observer")
 	}
-	b, out := logApp(t, "text", time.Now)
-	b.Cfg.Log.Level, b.Cfg.Serve.Log = "off", true
+	b, out := logging(t, "text", time.Now)
+	b.cfg.Log.Level, b.cfg.Serve.Log = "off", true
 	o := b.Observer()
 	if o == nil {
 		t.Fatal("with serve.log nothing observes")

@@ -48,11 +48,15 @@ func warn(topic, text, todo string) finding { return finding{levelWarn, topic, t
 func fail(topic, text, todo string) finding { return finding{levelFail, topic, text, todo} }
 
 // doctor is the command doctor.
-type doctor struct{ *core.App }
+type doctor struct {
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	connection *core.Connection
+}
 
 // Command is the command doctor.
-func Command(app *core.App) *cobra.Command {
-	a := &doctor{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &doctor{streams: p.Streams, cfg: p.Cfg, connection: p.Connection}
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the engine and the confinement of a session",
 		Long: `Check the engine, and start a session to verify that it is confined as it should be.
@@ -61,13 +65,13 @@ Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fai
 		Args:    flags.Args(0, 0, "no arguments"), GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "image", "profile", "runtime", "json")
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
 		var found []finding
 		tell := func(list ...finding) {
 			for _, f := range list {
-				f.Text, f.Todo = a.Scrub(f.Text), a.Scrub(f.Todo)
+				f.Text, f.Todo = a.streams.Scrub(f.Text), a.streams.Scrub(f.Todo)
 				found = append(found, f)
-				if !a.Cfg.JSON {
+				if !a.cfg.JSON {
 					a.printFinding(f)
 				}
 			}
@@ -76,8 +80,8 @@ Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fai
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if a.Cfg.JSON {
-			if err := stdio.PrintJSON(a.Stdout, found); err != nil {
+		if a.cfg.JSON {
+			if err := stdio.PrintJSON(a.streams.Stdout, found); err != nil {
 				return err
 			}
 		}
@@ -94,19 +98,19 @@ func (a *doctor) printFinding(f finding) {
 	if f.Todo != "" {
 		line += " — " + f.Todo
 	}
-	fmt.Fprintln(a.Stdout, a.Safe(line))
+	fmt.Fprintln(a.streams.Stdout, a.streams.Safe(line))
 }
 
 // diagnose tells of one thing after another, for as long as the next makes sense.
 func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 	file := "no file; defaults, environment and flags"
-	if a.Cfg.File != "" {
-		file = a.Cfg.File
+	if a.cfg.File != "" {
+		file = a.cfg.File
 	}
 	tell(ok("config", "%s", file))
-	tell(policyFindings(a.Cfg.Policy)...)
-	tell(agentFindings(a.Cfg)...)
-	c, err := a.Connect(ctx)
+	tell(policyFindings(a.cfg.Policy)...)
+	tell(agentFindings(a.cfg.Config)...)
+	c, err := a.connection.Connect(ctx)
 	if err != nil {
 		tell(fail("engine", err.Error(), "start it, or name another with --engine"))
 		return
@@ -119,9 +123,9 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 	tell(ok("engine", "%s %s at %s (%s/%s, kernel %s)", info.Name, info.Version, info.Address, info.OS, info.Arch, info.KernelVersion))
 	tell(ok("api", "version %s", info.APIVersion))
 	tell(engineFindings(info)...)
-	r, err := a.Resolver(ctx)
+	r, err := a.connection.Resolver(ctx)
 	if err == nil {
-		err = a.Prepare(ctx, info.Arch)
+		err = a.connection.Prepare(ctx, info.Arch)
 	}
 	if err != nil {
 		tell(fail("runner", err.Error(), "use a build of sandboxbash with that runner"))
@@ -185,12 +189,12 @@ const tryTime = 2 * time.Minute
 func (a *doctor) trySession(ctx context.Context, r *images.Resolver) []finding {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	spec, err := a.Spec()
+	spec, err := a.cfg.Spec()
 	if err != nil {
 		return []finding{fail("session", err.Error(), "")}
 	}
 	spec.Workspace, spec.Lease = sandbox.Workspace{Kind: sandbox.WorkspaceVolume, Target: sandbox.DefaultTarget}, sandbox.DefaultLease
-	sessions := a.Unobserved(r, sandbox.Options{})
+	sessions := a.connection.Unobserved(r, sandbox.Options{})
 	start := time.Now()
 	s, err := sessions.Start(ctx, spec)
 	if err != nil {

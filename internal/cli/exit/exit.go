@@ -30,9 +30,7 @@ const (
 	Engine      = 125 // the engine failed, or the outcome is lost or unknown
 	Denied      = 126
 	Cancelled   = 130 // 128+SIGINT
-	OOM         = 137 // 128+SIGKILL
 	BrokenPipe  = 141 // 128+SIGPIPE
-	signalBase  = 128
 )
 
 // ErrInterrupted is the cause of a context that a signal has ended.
@@ -72,10 +70,6 @@ func (e StatusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 // OfCommand is the exit status for a command that ran.
 func OfCommand(st exec.Status) int {
 	switch st.Reason {
-	case exec.Signalled:
-		return signalBase + st.Signal
-	case exec.OOMKilled:
-		return OOM
 	case exec.TimedOut:
 		return Timeout
 	case exec.Cancelled:
@@ -84,11 +78,21 @@ func OfCommand(st exec.Status) int {
 		return OutputLimit
 	case exec.HandedOver:
 		return HandedOver
-	case exec.Exited:
-		return st.Code
-	default:
-		return Engine
+	default: // it has an exit code
 	}
+	if code, ok := st.ExitCode(); ok {
+		return code
+	}
+	return Engine
+}
+
+// Code is the exit code of a command as JSON has it: nil unless it exited, or a signal or
+// the memory limit ended it.
+func Code(st exec.Status) *int {
+	if code, ok := st.ExitCode(); ok {
+		return &code
+	}
+	return nil
 }
 
 // statuses are the exit statuses of errors.

@@ -37,6 +37,17 @@ func TestCommandStatus(t *testing.T) {
 		if got := OfCommand(test.st); got != test.want {
 			t.Errorf("commandStatus(%+v) = %d; want %d", test.st, got, test.want)
 		}
+		code := Code(test.st)
+		switch test.st.Reason { //nolint:exhaustive // the others have no exit code
+		case exec.Exited, exec.Signalled, exec.OOMKilled:
+			if code == nil || *code != test.want {
+				t.Errorf("Code(%+v) = %v; want %d", test.st, code, test.want)
+			}
+		default:
+			if code != nil {
+				t.Errorf("Code(%+v) = %d; want none", test.st, *code)
+			}
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func TestTerminalDir(t *testing.T) {
 		{[]string{"XDG_STATE_HOME=" + long}, "", "the system takes 103"},
 		{nil, "", "there is no directory"},
 	} {
-		got, err := holder.Dir(core.New("", test.environ, nil, nil, nil))
+		got, err := holder.Dir(core.New("", test.environ, nil, nil, nil).Env)
 		if got != test.want || (err != nil) != (test.wrong != "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
 			t.Errorf("terminalDir() with %q = %q, %v; want %q, %q", test.environ, got, err, test.want, test.wrong)
 		}

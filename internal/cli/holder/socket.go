@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/serve"
 )
 
 // A terminal that outlives the call that has started it is kept by a process of
@@ -37,9 +38,8 @@ const (
 type Environment interface {
 	// Getenv is a variable, or "".
 	Getenv(name string) string
-	// UserDir is a directory of the user's by its XDG variable, or the system's own; "" if
-	// there is none.
-	UserDir(variable, fallback string) string
+	// StateDir is the user's directory for what programs keep, "" if there is none.
+	StateDir() string
 }
 
 // Dir is where the sockets are: below the user's runtime directory, which
@@ -50,13 +50,13 @@ func Dir(env Environment) (string, error) {
 	}
 	base := env.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(base) || !ownedByUs(base) {
-		base = env.UserDir("XDG_STATE_HOME", ".local/state")
+		base = env.StateDir()
 	}
 	if base == "" {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME", "there is no directory for the sockets of terminals")
 	}
 	dir := filepath.Join(base, "sandboxbash", "pty")
-	if n := len(filepath.Join(dir, terminalPrefix+"00000000"+SocketSuffix)); n > maxSocketPath {
+	if n := len(filepath.Join(dir, serve.TerminalPrefix+"00000000"+SocketSuffix)); n > maxSocketPath {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR to a shorter directory of yours",
 			"a socket in %s would have a path of %d bytes, and the system takes %d", dir, n, maxSocketPath)
 	}
@@ -79,14 +79,11 @@ func checkTerminalDir(dir string) error {
 	return nil
 }
 
-// terminalPrefix begins the ids of terminals, as those of JSON-RPC.
-const terminalPrefix = "pty_"
-
 // NewID makes an id that no terminal had before.
 func NewID() string {
 	b := make([]byte, 4)
 	_, _ = rand.Read(b) // it never fails
-	return terminalPrefix + hex.EncodeToString(b)
+	return serve.TerminalPrefix + hex.EncodeToString(b)
 }
 
 // terminalIDs lists the ids there are sockets for.

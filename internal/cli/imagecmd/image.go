@@ -13,6 +13,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
@@ -22,11 +23,15 @@ import (
 )
 
 // commands are the image commands.
-type commands struct{ *core.App }
+type commands struct {
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	connection *core.Connection
+}
 
 // Command is the command image.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, connection: p.Connection}
 	c := flags.Family("image", "Manage images on the engine", `  sandboxbash image host
   sandboxbash image pull debian:stable-slim
   sandboxbash image build ./docker my-tools`,
@@ -43,21 +48,21 @@ type making func(ctx context.Context, r *images.Resolver, args []string, progres
 // makes makes it a command's, which prints the image's id.
 func (a *commands) makes(cmd *cobra.Command, do making) *cobra.Command {
 	flags.Add(cmd, "json", "quiet")
-	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
-		r, err := a.Resolver(ctx)
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, args []string) error {
+		r, err := a.connection.Resolver(ctx)
 		if err != nil {
 			return err
 		}
-		p := a.Progress()
+		p := core.NewProgress(a.streams, a.cfg)
 		img, err := do(ctx, r, args, p.Show)
 		p.Close()
 		if err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
-			return stdio.PrintJSON(a.Stdout, newImageJSON(img))
+		if a.cfg.JSON {
+			return stdio.PrintJSON(a.streams.Stdout, newImageJSON(img))
 		}
-		_, err = fmt.Fprintln(a.Stdout, img.ID)
+		_, err = fmt.Fprintln(a.streams.Stdout, img.ID)
 		return err
 	})
 	return cmd
@@ -119,22 +124,22 @@ func (a *commands) listCommand() *cobra.Command {
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "json")
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
 		list, err := a.listImages(ctx)
 		if err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
-			return printImages(a.Stdout, list)
+		if a.cfg.JSON {
+			return printImages(a.streams.Stdout, list)
 		}
-		return a.Table("REFERENCE\tID\tARCH\tAGE\tSIZE", func(w io.Writer) {
+		return a.streams.Table("REFERENCE\tID\tARCH\tAGE\tSIZE", func(w io.Writer) {
 			for _, img := range list {
 				refs := img.Refs
 				if len(refs) == 0 {
 					refs = []string{"-"}
 				}
 				for _, ref := range refs {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Safe(ref), shortID(img.ID), a.Safe(img.Arch),
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.streams.Safe(ref), shortID(img.ID), a.streams.Safe(img.Arch),
 						stdio.Age(img.Created, time.Now()), units.HumanSize(float64(img.Size)))
 				}
 			}
@@ -152,7 +157,7 @@ func shortID(id engine.ImageID) string {
 
 // listImages returns the images on the engine.
 func (a *commands) listImages(ctx context.Context) ([]engine.Image, error) {
-	r, err := a.Resolver(ctx)
+	r, err := a.connection.Resolver(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -166,22 +171,22 @@ func (a *commands) loadCommand() *cobra.Command {
 		Args:    flags.Args(1, 2, "a file and optionally a name for the image"),
 	}
 	flags.Add(cmd, "json", "quiet")
-	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
-		r, err := a.Resolver(ctx)
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, args []string) error {
+		r, err := a.connection.Resolver(ctx)
 		if err != nil {
 			return err
 		}
-		p := a.Progress()
+		p := core.NewProgress(a.streams, a.cfg)
 		list, err := r.Load(ctx, args[0], flags.Arg(args, 1), p.Show)
 		p.Close()
 		if err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
-			return printImages(a.Stdout, list)
+		if a.cfg.JSON {
+			return printImages(a.streams.Stdout, list)
 		}
 		for _, img := range list {
-			if _, err := fmt.Fprintln(a.Stdout, img.ID); err != nil {
+			if _, err := fmt.Fprintln(a.streams.Stdout, img.ID); err != nil {
 				return err
 			}
 		}
@@ -205,21 +210,30 @@ image host creates. To build a directory named base, write ./base.`,
   sandboxbash image build --base ubuntu:24.04 base tools:1`,
 		Args: flags.Args(1, 2, "a directory or the word base, and optionally a name for the image"),
 	}, func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error) {
-		opts := images.BuildOptions{Ref: flags.Arg(args, 1), Base: a.Cfg.Build.Base, Args: map[string]string{}}
-		if network := a.Cfg.Build.Network; network != "engine" {
-			opts.Network = network
-		}
-		for _, kv := range a.Cfg.Build.Args {
-			name, value, ok := strings.Cut(kv, "=")
-			if !ok || name == "" {
-				return engine.Image{}, exit.Misuse("write it as NAME=VALUE", "%q is not a build argument", kv)
-			}
-			opts.Args[name] = value
+		opts, err := buildOptions(a.cfg.Build, flags.Arg(args, 1))
+		if err != nil {
+			return engine.Image{}, err
 		}
 		return r.Build(ctx, args[0], opts, progress)
 	})
 	flags.Add(cmd, "build.base", "build.args", "build.network")
 	return cmd
+}
+
+// buildOptions are those of the configuration for an image that is named ref.
+func buildOptions(c config.Build, ref string) (images.BuildOptions, error) {
+	opts := images.BuildOptions{Ref: ref, Base: c.Base, Args: map[string]string{}}
+	if c.Network != "engine" {
+		opts.Network = c.Network
+	}
+	for _, kv := range c.Args {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return opts, exit.Misuse("write it as NAME=VALUE", "%q is not a build argument", kv)
+		}
+		opts.Args[name] = value
+	}
+	return opts, nil
 }
 
 func (a *commands) removeCommand() *cobra.Command {
@@ -228,15 +242,15 @@ func (a *commands) removeCommand() *cobra.Command {
 		Example: "  sandboxbash image rm my-tools:1\n  sandboxbash image rm --all",
 	}
 	flags.Add(cmd, "rm.all")
-	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
-		if a.Cfg.All == (len(args) > 0) {
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, args []string) error {
+		if a.cfg.All == (len(args) > 0) {
 			return exit.Misuse("see `sandboxbash image rm --help`", "give image names or --all, not both")
 		}
-		r, err := a.Resolver(ctx)
+		r, err := a.connection.Resolver(ctx)
 		if err != nil {
 			return err
 		}
-		if a.Cfg.All {
+		if a.cfg.All {
 			return r.RemoveAll(ctx)
 		}
 		var errs []error

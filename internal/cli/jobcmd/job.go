@@ -26,11 +26,16 @@ import (
 )
 
 // commands are the job commands.
-type commands struct{ *core.App }
+type commands struct {
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	notes      *core.Notes
+	connection *core.Connection
+}
 
 // Command is the command job.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
 	c := flags.Family("job", "List, read, wait for and kill background commands",
 		`  sandboxbash run --session 0199 --background 'make test'
   sandboxbash job ls
@@ -47,7 +52,7 @@ minutes after a wait for it has returned.
 started last.`
 	c.GroupID = flags.GroupRun
 	for _, child := range c.Commands() {
-		_ = child.RegisterFlagCompletionFunc("session", a.CompleteSessions)
+		_ = child.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 		child.ValidArgsFunction = a.completeJobs
 	}
 	return c
@@ -55,13 +60,13 @@ started last.`
 
 // aboutJobs makes a question about the jobs of a session a command's.
 func (a *commands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, args []string) error) func(*cobra.Command, []string) error {
-	return a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	return a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		id, err := a.session(ctx, sessions)
 		if err != nil {
 			return err
 		}
 		// A job's label is a script, and its output is a command's.
-		s, err := a.Open(ctx, sessions, id)
+		s, err := a.connection.Open(ctx, sessions, id)
 		if err != nil {
 			return err
 		}
@@ -71,8 +76,8 @@ func (a *commands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, ar
 
 // session is --session, or the only session that there is.
 func (a *commands) session(ctx context.Context, sessions *sandbox.Engine) (string, error) {
-	if a.Cfg.Session.ID != "" {
-		return a.Cfg.Session.ID, nil
+	if a.cfg.Session.ID != "" {
+		return a.cfg.Session.ID, nil
 	}
 	list, err := sessions.List(ctx)
 	if err != nil {
@@ -114,15 +119,15 @@ func (a *commands) listCommand() *cobra.Command {
 		}
 		list := []runcmd.JobJSON{}
 		for _, info := range all {
-			list = append(list, runcmd.NewJobJSON(a.Streams, info))
+			list = append(list, runcmd.NewJobJSON(a.streams, info))
 		}
-		if a.Cfg.JSON {
-			return stdio.PrintJSON(a.Stdout, list)
+		if a.cfg.JSON {
+			return stdio.PrintJSON(a.streams.Stdout, list)
 		}
-		return a.Table("ID\tSTATE\tEXIT\tPID\tAGE\tOUTPUT\tSCRIPT", func(w io.Writer) {
+		return a.streams.Table("ID\tSTATE\tEXIT\tPID\tAGE\tOUTPUT\tSCRIPT", func(w io.Writer) {
 			for _, j := range list {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Exit(), j.PID,
-					stdio.Age(j.Started, time.Now()), units.BytesSize(float64(j.Bytes)), stdio.OneLine(a.Name(stdio.OneLine(j.Label))))
+					stdio.Age(j.Started, time.Now()), units.BytesSize(float64(j.Bytes)), stdio.OneLine(a.streams.Name(stdio.OneLine(j.Label))))
 			}
 		})
 	})
@@ -136,7 +141,7 @@ func (a *commands) showCommand() *cobra.Command {
 		Args:    flags.Args(0, 1, "the id of a job"),
 	}
 	flags.Add(cmd, "session.id", "json")
-	cmd.RunE = a.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+	cmd.RunE = a.notes.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
 		j, err := jobOf(ctx, s, flags.Arg(args, 0))
 		if err != nil {
 			return err
@@ -147,15 +152,15 @@ func (a *commands) showCommand() *cobra.Command {
 }
 
 func (a *commands) show(info sandbox.JobInfo) error {
-	j := runcmd.NewJobJSON(a.Streams, info)
-	if a.Cfg.JSON {
-		return stdio.PrintJSON(a.Stdout, j)
+	j := runcmd.NewJobJSON(a.streams, info)
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, j)
 	}
 	var full []string
 	for _, f := range info.Full {
 		full = append(full, f.String())
 	}
-	return a.Fields([][2]string{
+	return a.streams.Fields([][2]string{
 		{"id", j.ID},
 		{"state", string(j.State)},
 		{"reason", string(j.Reason)},
@@ -190,11 +195,11 @@ with secrets masked. With --follow, keep printing until the job has ended.`,
 		}
 		run, end := context.WithCancelCause(ctx)
 		defer end(nil)
-		out := a.NewLive(run, a.Stdout, func() { end(exit.ErrBrokenPipe) })
+		out := a.streams.NewLive(run, a.streams.Stdout, func() { end(exit.ErrBrokenPipe) })
 		defer out.Close()
-		opts := a.OutputOptions()
+		opts := a.cfg.OutputOptions()
 		opts.LiveStdout, opts.Release = out, run.Done()
-		kept, err := j.Output(run, sandbox.JobOutput{Follow: a.Cfg.Job.Follow}, opts)
+		kept, err := j.Output(run, sandbox.JobOutput{Follow: a.cfg.Job.Follow}, opts)
 		lost, writeErr := out.Flush(ctx)
 		if errors.Is(context.Cause(run), exit.ErrBrokenPipe) || stdio.IsBrokenPipe(writeErr) {
 			return exit.StatusError(exit.BrokenPipe)
@@ -202,7 +207,7 @@ with secrets masked. With --follow, keep printing until the job has ended.`,
 		if err != nil {
 			return err
 		}
-		return a.Undelivered(ctx, lost, cmp.Or(kept.Stdout.Live, writeErr), nil)
+		return a.streams.Undelivered(ctx, lost, cmp.Or(kept.Stdout.Live, writeErr), nil)
 	})
 	return cmd
 }
@@ -216,7 +221,7 @@ output is kept as run keeps it.`,
 		Args:    flags.Args(0, 1, "the id of a job"),
 	}
 	flags.Add(cmd, "session.id", "artifacts.mode", "json", "quiet")
-	cmd.RunE = a.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
+	cmd.RunE = a.notes.OneObject(a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
 		j, err := jobOf(ctx, s, flags.Arg(args, 0))
 		if err != nil {
 			return err
@@ -230,7 +235,7 @@ output is kept as run keeps it.`,
 			return err
 		}
 		if err := j.Acknowledge(ctx); err != nil {
-			a.Note("it is not recorded that this job was waited for: " + err.Error())
+			a.notes.Add("it is not recorded that this job was waited for: " + err.Error())
 		}
 		return a.say(info, out)
 	}))
@@ -239,11 +244,11 @@ output is kept as run keeps it.`,
 
 // waitFor waits for the end of a job, and keeps its output as run would.
 func (a *commands) waitFor(ctx context.Context, j *sandbox.Job) (sink.Output, error) {
-	if a.Cfg.Artifacts.Mode == "never" && !a.Cfg.JSON {
+	if a.cfg.Artifacts.Mode == "never" && !a.cfg.JSON {
 		_, err := j.Wait(ctx)
 		return sink.Output{}, err
 	}
-	out, err := j.Output(ctx, sandbox.JobOutput{Follow: true}, a.OutputOptions())
+	out, err := j.Output(ctx, sandbox.JobOutput{Follow: true}, a.cfg.OutputOptions())
 	if err == nil {
 		_, err = j.Wait(ctx)
 	}
@@ -256,11 +261,11 @@ func (a *commands) say(info sandbox.JobInfo, out sink.Output) error {
 	if info.Status != nil {
 		status = exit.OfCommand(*info.Status)
 	}
-	if a.Cfg.JSON {
-		j := runcmd.NewJobJSON(a.Streams, info)
+	if a.cfg.JSON {
+		j := runcmd.NewJobJSON(a.streams, info)
 		text := out.Stdout.Text()
 		j.Output, j.Truncation = &text, out.Stdout.Truncation
-		if err := stdio.PrintJSON(a.Stdout, j); err != nil {
+		if err := stdio.PrintJSON(a.streams.Stdout, j); err != nil {
 			return err
 		}
 		return exit.With(status)
@@ -276,10 +281,10 @@ func (a *commands) say(info sandbox.JobInfo, out sink.Output) error {
 			Outcome: exec.Unknown, Cause: exec.CauseProtocol, Err: errors.New("its record is not from this session's runners: a command has tampered with it"),
 		})
 	default:
-		text = exit.Ending(sandbox.Result{Status: *info.Status}, exit.Limits{Timeout: info.Timeout, Output: a.Cfg.Output.Limit})
+		text = exit.Ending(sandbox.Result{Status: *info.Status}, exit.Limits{Timeout: info.Timeout, Output: a.cfg.Output.Limit})
 	}
-	if text != "" && !a.Cfg.Quiet {
-		fmt.Fprintf(a.Stderr, "sandboxbash: job %s %s\n", info.ID, text)
+	if text != "" && !a.cfg.Quiet {
+		fmt.Fprintf(a.streams.Stderr, "sandboxbash: job %s %s\n", info.ID, text)
 	}
 	return exit.With(status)
 }
@@ -313,7 +318,7 @@ func (a *commands) removeCommand() *cobra.Command {
 // to.
 func (a *commands) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
 	return a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
-		return a.Each(args, func(id string) (string, error) {
+		return core.Each(a.streams.Listing(a.cfg.Quiet), args, func(id string) (string, error) {
 			j, err := s.Job(ctx, "", id)
 			if err == nil {
 				err = do(ctx, j)
@@ -325,12 +330,12 @@ func (a *commands) eachJob(do func(context.Context, *sandbox.Job) error) func(*c
 
 // completeJobs offers the ids of a session's jobs.
 func (a *commands) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	return a.Completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
+	return a.connection.Completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
 		id, err := a.session(ctx, sessions)
 		if err != nil {
 			return nil
 		}
-		s, err := a.Open(ctx, sessions, id)
+		s, err := a.connection.Open(ctx, sessions, id)
 		if err != nil {
 			return nil
 		}
@@ -339,7 +344,7 @@ func (a *commands) completeJobs(cmd *cobra.Command, args []string, word string) 
 			return nil
 		}
 		for _, info := range all {
-			ids = append(ids, fmt.Sprintf("%s\t%s: %s", info.ID, info.State, stdio.OneLine(a.Name(stdio.OneLine(info.Label)))))
+			ids = append(ids, fmt.Sprintf("%s\t%s: %s", info.ID, info.State, stdio.OneLine(a.streams.Name(stdio.OneLine(info.Label)))))
 		}
 		return ids
 	})

@@ -15,8 +15,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
+// command is the command plan.
+type command struct {
+	streams *stdio.Streams
+	cfg     *core.Configuration
+	notes   *core.Notes
+}
+
 // Command is the command plan.
-func Command(app *core.App) *cobra.Command {
+func Command(p *core.Parts) *cobra.Command {
+	c := &command{streams: p.Streams, cfg: p.Cfg, notes: p.Notes}
 	cmd := &cobra.Command{
 		Use:   "plan [flags] [--] ARGUMENTS",
 		Short: "Show what a tool call would run, without running it",
@@ -42,25 +50,27 @@ exit status is 2; otherwise it is 0, even if the contract or the policy refuses 
 		GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "policy.contract", "policy.jsonl")
-	cmd.RunE = app.Does(func(ctx context.Context, args []string) error {
-		app.PrintNotes()
-		p := planner{app.Cfg.Policy.Contract, app.Note}
-		if app.Cfg.Policy.JSONL {
-			if len(args) > 0 {
-				return exit.Misuse("write the requests to standard input, one JSON object a line", "with --jsonl there are no arguments on the command line")
-			}
-			return app.AnswerRows(ctx, "requests", p.row)
-		}
-		if len(args) != 1 {
-			return exit.Misuse(`quote them, as in '{"command": "ls"}'`, "plan takes the arguments of one call as one word, and was given %d words", len(args))
-		}
-		made, err := p.plan(tool.NewRequest(json.RawMessage(args[0])))
-		if err != nil {
-			return err
-		}
-		return stdio.PrintJSON(app.Stdout, made.Row())
-	})
+	cmd.RunE = c.cfg.Does(c.run)
 	return cmd
+}
+
+func (c *command) run(ctx context.Context, args []string) error {
+	c.notes.Print()
+	p := planner{c.cfg.Policy.Contract, c.notes.Add}
+	if c.cfg.Policy.JSONL {
+		if len(args) > 0 {
+			return exit.Misuse("write the requests to standard input, one JSON object a line", "with --jsonl there are no arguments on the command line")
+		}
+		return c.streams.AnswerRows(ctx, "requests", p.row)
+	}
+	if len(args) != 1 {
+		return exit.Misuse(`quote them, as in '{"command": "ls"}'`, "plan takes the arguments of one call as one word, and was given %d words", len(args))
+	}
+	made, err := p.plan(tool.NewRequest(json.RawMessage(args[0])))
+	if err != nil {
+		return err
+	}
+	return stdio.PrintJSON(c.streams.Stdout, made.Row())
 }
 
 // planner plans requests.

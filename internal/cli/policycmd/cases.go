@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/internal/strictjson"
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
@@ -83,7 +84,7 @@ func (a *commands) testCases(file string) error {
 	if err != nil {
 		return exit.Misuse("see `sandboxbash policy test --help` for what it holds", "%s: %v", file, err)
 	}
-	p := NewRows(a.Cfg.Policy, a.Note)
+	p := NewRows(a.cfg.Policy, a.notes.Add)
 	failed := []caseJSON{}
 	for _, c := range cases {
 		d, err := p.check(c.scriptRow)
@@ -94,8 +95,8 @@ func (a *commands) testCases(file string) error {
 			failed = append(failed, *f)
 		}
 	}
-	if a.Cfg.JSON {
-		err = stdio.PrintJSON(a.Stdout, struct {
+	if a.cfg.JSON {
+		err = stdio.PrintJSON(a.streams.Stdout, struct {
 			Cases  int        `json:"cases"`
 			Failed []caseJSON `json:"failed"`
 		}{len(cases), failed})
@@ -150,7 +151,7 @@ func (a *commands) printCases(file string, total int, failed []caseJSON) error {
 	} else {
 		fmt.Fprintf(&b, "all %d cases are as wanted\n", total)
 	}
-	_, err := io.WriteString(a.Stdout, b.String())
+	_, err := io.WriteString(a.streams.Stdout, b.String())
 	return err
 }
 
@@ -205,7 +206,7 @@ func parseLines(text []byte) ([]scriptCase, error) {
 			continue
 		}
 		c := scriptCase{line: n}
-		if err := strictJSON(line, &c); err != nil {
+		if err := strictjson.Decode(line, &c); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		cases = append(cases, c)

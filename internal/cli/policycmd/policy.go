@@ -11,12 +11,17 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
 // commands are the commands that ask a policy.
-type commands struct{ *core.App }
+type commands struct {
+	streams *stdio.Streams
+	cfg     *core.Configuration
+	notes   *core.Notes
+}
 
 const long = `A policy steers an agent before anything runs. It is a guard rail, not a security
 boundary: the container is. It has three layers: the interceptor, whose regular
@@ -27,8 +32,8 @@ run and session exec apply only the rules of the configuration. The commands her
 apply those of a tool contract, --contract. Nothing is run, and no engine is needed.`
 
 // Command is the command policy.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes}
 	c := flags.Family("policy", "Check which scripts may run, and why not",
 		`  sandboxbash policy check 'git add . && git commit -m x'
   sandboxbash policy explain 'sudo sh -c "rm -rf /"'
@@ -46,9 +51,9 @@ var ruleFlags = []string{"policy.contract", "policy.checks", "policy.sets", "pol
 // asks makes an action that asks the configured policy a command's. Notes go
 // to standard error, whatever is printed.
 func (a *commands) asks(do func(ctx context.Context, rules *policy.Policy, args []string) error) func(*cobra.Command, []string) error {
-	return a.Does(func(ctx context.Context, args []string) error {
-		a.PrintNotes()
-		rules, err := a.NewPolicy(contractOptions(a.Cfg.Policy))
+	return a.cfg.Does(func(ctx context.Context, args []string) error {
+		a.notes.Print()
+		rules, err := core.NewPolicy(contractOptions(a.cfg.Policy), a.notes.Add)
 		if err != nil {
 			return err
 		}
@@ -79,18 +84,18 @@ error, as blocked, and the final exit status is 2; otherwise it is 0.`,
 	flags.Add(cmd, ruleFlags...)
 	flags.Add(cmd, "policy.jsonl", "run.file")
 	cmd.RunE = a.asks(func(ctx context.Context, rules *policy.Policy, args []string) error {
-		if a.Cfg.Policy.JSONL {
-			if len(args) > 0 || a.Cfg.Run.File != "" {
+		if a.cfg.Policy.JSONL {
+			if len(args) > 0 || a.cfg.Run.File != "" {
 				return exit.Misuse("write the scripts to standard input, one JSON object a line", "with --jsonl there is no script on the command line")
 			}
-			p := NewRows(a.Cfg.Policy, a.Note)
-			return a.AnswerRows(ctx, "scripts", p.row)
+			p := NewRows(a.cfg.Policy, a.notes.Add)
+			return a.streams.AnswerRows(ctx, "scripts", p.row)
 		}
 		script, err := a.oneScript(ctx, args)
 		if err != nil {
 			return err
 		}
-		d := rules.Check(inputOf(a.Cfg.Policy, script))
+		d := rules.Check(inputOf(a.cfg.Policy, script))
 		if err := a.printDecision(d); err != nil {
 			return err
 		}
@@ -119,7 +124,7 @@ SCRIPT is one word; - reads it from standard input, --file from a file.`,
 		if err != nil {
 			return err
 		}
-		return a.printExplanation(rules.Explain(inputOf(a.Cfg.Policy, script)))
+		return a.printExplanation(rules.Explain(inputOf(a.cfg.Policy, script)))
 	})
 	return cmd
 }
@@ -138,7 +143,7 @@ func (a *commands) rulesCommand() *cobra.Command {
 
 // oneScript is the script of a command line that takes no arguments for it.
 func (a *commands) oneScript(ctx context.Context, args []string) (string, error) {
-	script, rest, err := a.Script(ctx, args)
+	script, rest, err := core.Script(ctx, a.cfg.Run, a.streams.Stdin, args)
 	if err == nil && len(rest) > 0 {
 		err = exit.Misuse("quote the script, so that it is one word", "there is one script, and %d words after it", len(rest))
 	}

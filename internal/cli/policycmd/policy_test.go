@@ -90,7 +90,7 @@ func TestMalformedRows(t *testing.T) {
 	bad := []string{
 		`{`, `[]`, `"x"`, `{"command":1}`, `{"command":null}`, `{"command":"a"} {}`, `{"command":"a","layer":"x"}`, `{"command":"a","tool":[]}`,
 		`{"command":"a","rules":"all"}`, `{"command":"a","rules":[{"regex":"x"}]}`, `{"command":"a","sets":["x"]}`, `{"command":"a","sets":"x"}`,
-		"\x00", "not JSON",
+		"\x00", "not JSON", `{"command":"a","command":"b"}`, `{"command":"a","Command":"b"}`, `{"command":"\ud800"}`, "{\"command\":\"\xff\"}",
 	}
 	status, answers, errs := rows(t, `{"command":"a"}`+"\r\n\n"+strings.Join(bad, "\n")+"\n"+`{"command":"$b"}`)
 	if status != exit.Usage || len(answers) != len(bad)+2 || errs != "" {

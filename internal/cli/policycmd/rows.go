@@ -1,16 +1,14 @@
 package policycmd
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/internal/strictjson"
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
@@ -60,7 +58,7 @@ func (l *rowRules) set(decode func(any) error) error {
 }
 
 func (l *rowRules) UnmarshalJSON(data []byte) error {
-	return l.set(func(v any) error { return strictJSON(data, v) })
+	return l.set(func(v any) error { return strictjson.Decode(data, v) })
 }
 
 // DecisionJSON is what is said of a script. All keys are always there.
@@ -116,7 +114,7 @@ func (p *Rows) Answer(line stdio.InputLine) (DecisionJSON, error) {
 		return DecisionJSON{}, line.Err
 	}
 	var row scriptRow
-	if err := strictJSON(line.Text, &row); err != nil {
+	if err := strictjson.Decode(line.Text, &row); err != nil {
 		return DecisionJSON{}, err
 	}
 	answer := DecisionJSON{}
@@ -204,20 +202,4 @@ func (p *Rows) policy(o policy.Options) (*policy.Policy, error) {
 	}
 	p.made[string(b)] = rules
 	return rules, nil
-}
-
-// strictJSON reads one document, all of whose fields must be known.
-func strictJSON(data []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		if _, more := dec.Token(); more != io.EOF {
-			err = errors.New("there is more than one JSON document")
-		}
-	}
-	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
 }

@@ -30,10 +30,10 @@ func newLongDecisionJSON(d policy.Decision) longDecisionJSON {
 }
 
 func (a *commands) printDecision(d policy.Decision) error {
-	if a.Cfg.JSON {
-		return stdio.PrintJSON(a.Stdout, newLongDecisionJSON(d))
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, newLongDecisionJSON(d))
 	}
-	_, err := io.WriteString(a.Stdout, a.decisionText(d))
+	_, err := io.WriteString(a.streams.Stdout, a.decisionText(d))
 	return err
 }
 
@@ -49,7 +49,7 @@ func (a *commands) decisionText(d policy.Decision) string {
 		fmt.Fprintf(&b, "  at line %d, column %d", d.Position.Line, d.Position.Column)
 	}
 	if d.Reason != "" {
-		b.WriteString("  " + a.Safe(d.Reason))
+		b.WriteString("  " + a.streams.Safe(d.Reason))
 	}
 	if d.Verdict != policy.Allow && !d.Blocked {
 		b.WriteString("; it would run, and the result would say so")
@@ -57,7 +57,7 @@ func (a *commands) decisionText(d policy.Decision) string {
 	b.WriteByte('\n')
 	for line := range strings.Lines(d.Message) {
 		if line = strings.TrimRight(line, "\n"); line != "" {
-			b.WriteString("  " + a.Safe(line) + "\n")
+			b.WriteString("  " + a.streams.Safe(line) + "\n")
 		}
 	}
 	return b.String()
@@ -70,24 +70,24 @@ type explanationJSON struct {
 
 // printExplanation shows the tree of commands that a script is seen to run.
 func (a *commands) printExplanation(e policy.Explanation) error {
-	if a.Cfg.JSON {
-		return stdio.PrintJSON(a.Stdout, explanationJSON{newLongDecisionJSON(e.Decision), e.Commands})
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, explanationJSON{newLongDecisionJSON(e.Decision), e.Commands})
 	}
-	if _, err := io.WriteString(a.Stdout, a.decisionText(e.Decision)); err != nil {
+	if _, err := io.WriteString(a.streams.Stdout, a.decisionText(e.Decision)); err != nil {
 		return err
 	}
 	if len(e.Commands) == 0 {
 		return nil
 	}
-	fmt.Fprintln(a.Stdout)
+	fmt.Fprintln(a.streams.Stdout)
 	unknown := false
-	err := a.Table("LINE:COL\tVERDICT\tCOMMAND\tWHY", func(w io.Writer) {
+	err := a.streams.Table("LINE:COL\tVERDICT\tCOMMAND\tWHY", func(w io.Writer) {
 		for _, n := range e.Commands {
 			a.printNode(w, n, "", &unknown)
 		}
 	})
 	if err == nil && unknown {
-		_, err = fmt.Fprintln(a.Stdout, "\nA word in ‹› is made when the script runs: it may be none, one or many.")
+		_, err = fmt.Fprintln(a.streams.Stdout, "\nA word in ‹› is made when the script runs: it may be none, one or many.")
 	}
 	return err
 }
@@ -119,7 +119,7 @@ func (a *commands) printNode(w io.Writer, n *policy.Node, indent string, unknown
 
 // cell is a text on one line of a table.
 func (a *commands) cell(text string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(a.Safe(text))
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(a.streams.Safe(text))
 }
 
 // maxShownCommand bounds a command in a table; --json has all of it.
@@ -195,11 +195,11 @@ func ruleList(c config.Policy) []ruleJSON {
 }
 
 func (a *commands) printRules() error {
-	list := ruleList(a.Cfg.Policy)
-	if a.Cfg.JSON {
-		return stdio.PrintJSON(a.Stdout, list)
+	list := ruleList(a.cfg.Policy)
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, list)
 	}
-	return a.Table("LAYER\tRULE\tON\tWHAT IT REFUSES", func(w io.Writer) {
+	return a.streams.Table("LAYER\tRULE\tON\tWHAT IT REFUSES", func(w io.Writer) {
 		for _, r := range list {
 			on := "on"
 			switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
@@ -70,74 +71,85 @@ var holdFlags = []string{
 	"timeout", "grace", "run.cwd", "env.set", "env.unsafe", "shell", "output.limit", "pty.unattended", "pty.size", "session.idle", "artifacts.mode", "json", "quiet",
 }
 
-func (a *commands) holdCommand() *cobra.Command {
+// holdCommand is the process that keeps a terminal.
+type holdCommand struct {
+	version    string // of this program
+	streams    *stdio.Streams
+	env        *core.Environment
+	cfg        *core.Configuration
+	notes      *core.Notes
+	secrets    *core.Secrets
+	connection *core.Connection
+}
+
+func newHoldCommand(p *core.Parts) *cobra.Command {
+	c := &holdCommand{
+		version: p.Version, streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, connection: p.Connection,
+	}
 	cmd := &cobra.Command{
 		Use: "hold ID", Hidden: true, Short: "Keep a terminal (started by `pty start`)",
 		Example: "  sandboxbash pty start 0199 -- vi",
 		Args:    flags.Args(1, 1, "the id of a terminal"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
 	flags.Add(cmd, holdFlags...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in := bufio.NewReader(io.LimitReader(a.Stdin, maxHandover))
-		line, err := in.ReadBytes('\n')
-		var h handover
-		if err == nil {
-			err = json.Unmarshal(line, &h)
-		}
-		if err != nil {
-			return exit.Misuse("start a terminal with `sandboxbash pty start`", "there is no handover on standard input: %v", err)
-		}
-		a.UseEnviron(h.Environ)
-		err = cmd.ParseFlags(h.Flags)
-		if err == nil {
-			err = a.Load(cmd)
-		}
-		if err == nil {
-			err = os.Chdir("/") // what it was started in may go
-		}
-		if err == nil {
-			a.KeepNotes() // the starter has loaded the same and shows those so far
-			timeout := a.Cfg.Timeout
-			if !cmd.Flags().Changed("timeout") {
-				timeout = 0
-			}
-			return a.hold(cmd.Context(), args[0], timeout, h, in)
-		}
-		return a.answerHandover(handoverAnswer{}, err)
-	}
 	return cmd
 }
 
-// answerHandover tells the starter, who alone says what is wrong.
-func (a *commands) answerHandover(answer handoverAnswer, err error) error {
-	answer.Notes = a.TakeNotes()
+func (c *holdCommand) run(cmd *cobra.Command, id string) error {
+	in := bufio.NewReader(io.LimitReader(c.streams.Stdin, maxHandover))
+	line, err := in.ReadBytes('\n')
+	var h handover
+	if err == nil {
+		err = json.Unmarshal(line, &h)
+	}
+	if err != nil {
+		return exit.Misuse("start a terminal with `sandboxbash pty start`", "there is no handover on standard input: %v", err)
+	}
+	c.env.Use(h.Environ)
+	err = cmd.ParseFlags(h.Flags)
+	if err == nil {
+		err = c.cfg.Load(cmd)
+	}
+	if err == nil {
+		err = os.Chdir("/") // what it was started in may go
+	}
+	if err != nil {
+		return c.answer(handoverAnswer{}, err)
+	}
+	c.notes.Restart() // the starter has loaded the same and shows those so far
+	return c.hold(cmd.Context(), &keeper{holdCommand: c, id: id, timeout: c.cfg.TerminalTimeout(cmd)}, h, in)
+}
+
+// answer tells the starter, who alone says what is wrong.
+func (c *holdCommand) answer(answer handoverAnswer, err error) error {
+	answer.Notes = c.notes.Gathered()
 	if err != nil {
 		v := exit.Judge(err)
-		answer.Error = &handoverError{Message: a.Scrub(exit.Words(err)), Status: v.Status, Outcome: v.Outcome, Cause: v.Cause, Todo: v.Todo}
-		return errors.Join(stdio.PrintJSON(a.Stdout, answer), exit.StatusError(v.Status))
+		answer.Error = &handoverError{Message: c.streams.Scrub(exit.Words(err)), Status: v.Status, Outcome: v.Outcome, Cause: v.Cause, Todo: v.Todo}
+		return errors.Join(stdio.PrintJSON(c.streams.Stdout, answer), exit.StatusError(v.Status))
 	}
-	return stdio.PrintJSON(a.Stdout, answer)
+	return stdio.PrintJSON(c.streams.Stdout, answer)
 }
 
 // hold keeps a terminal from its start to its end.
-func (a *commands) hold(ctx context.Context, id string, timeout time.Duration, h handover, in io.Reader) error {
+func (c *holdCommand) hold(ctx context.Context, k *keeper, h handover, in io.Reader) error {
 	life, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	starter := watchStarter(in, end)
-	k := &keeper{app: runcmd.New(a.App), id: id, timeout: timeout}
 	defer k.close()
 	if err := k.open(life, h); err != nil {
 		if life.Err() != nil {
 			err = context.Cause(life)
 		}
-		return a.answerHandover(handoverAnswer{}, err)
+		return c.answer(handoverAnswer{}, err)
 	}
 	defer func() {
 		end(nil)
 		_, _ = k.terminal.Wait() // its outcome was given to those that asked
 	}()
 	row := k.row()
-	if err := a.answerHandover(handoverAnswer{Terminal: &row}, nil); err != nil {
+	if err := c.answer(handoverAnswer{Terminal: &row}, nil); err != nil {
 		return err
 	}
 	select {
@@ -171,7 +183,8 @@ func watchStarter(in io.Reader, end context.CancelCauseFunc) <-chan bool {
 
 // keeper is a holder's terminal and its socket.
 type keeper struct {
-	app      *runcmd.Runner
+	*holdCommand
+
 	id       string
 	timeout  time.Duration // 0: none
 	sessions *sandbox.Engine
@@ -186,24 +199,24 @@ type keeper struct {
 
 // open starts the command on a terminal, and listens.
 func (k *keeper) open(ctx context.Context, h handover) error {
-	a := k.app
-	dir, err := holder.Dir(a.App)
+	dir, err := holder.Dir(k.env)
 	if err != nil {
 		return err
 	}
-	if err := a.Secrets(); err != nil {
+	if err := k.secrets.Ready(); err != nil {
 		return err
 	}
 	command := sandbox.Command{
-		Script: h.Script, Args: h.Args, Shell: a.Cfg.Shell, Env: a.CommandEnv(), Dir: a.Cfg.Run.Dir, Timeout: k.timeout, Output: a.OutputOptions(),
+		Script: h.Script, Args: h.Args, Shell: k.cfg.Shell, Env: k.secrets.CommandEnv(), Dir: k.cfg.Run.Dir, Timeout: k.timeout, Output: k.cfg.OutputOptions(),
 	}
-	if a.Cfg.PTY.Unattended {
+	if k.cfg.PTY.Unattended {
 		command.Env = append(runcmd.Unattended(), command.Env...)
 	}
-	if err := a.Admit(command); err != nil {
+	rules, err := k.connection.Admit(command)
+	if err != nil {
 		return err
 	}
-	if k.sessions, err = a.Sessions(ctx, nil, a.Rules); err != nil {
+	if k.sessions, err = k.connection.Sessions(ctx, nil, rules); err != nil {
 		return err
 	}
 	session, err := k.sessions.Open(ctx, h.Session)
@@ -222,9 +235,9 @@ func (k *keeper) open(ctx context.Context, h handover) error {
 	if k.terminal, err = session.Terminal(ctx, command, sandbox.TerminalOptions{Size: h.Size}); err != nil {
 		return err
 	}
-	k.session, k.started, k.command = session.ID(), time.Now(), a.Name(stdio.OneLine(h.Script))
+	k.session, k.started, k.command = session.ID(), time.Now(), k.streams.Name(stdio.OneLine(h.Script))
 	k.holder = serve.NewHolder(serve.HeldTerminal{
-		Terminal: k.terminal, ID: k.id, Session: k.session, Command: k.command, Version: a.Build().Version,
+		Terminal: k.terminal, ID: k.id, Session: k.session, Command: k.command, Version: core.Build(k.version).Version,
 	})
 	path := filepath.Join(dir, k.id+holder.SocketSuffix)
 	if err := os.Rename(began, path); err != nil {
@@ -312,7 +325,7 @@ const (
 // wait returns when the terminal is not needed any more: it was ended or lost, its
 // time is over, its socket was removed, or its session.
 func (k *keeper) wait(ctx context.Context) {
-	idle := k.app.Cfg.Session.Idle
+	idle := k.cfg.Session.Idle
 	look := time.NewTicker(min(longestLook, idle/4))
 	defer look.Stop()
 	done := k.terminal.Done()

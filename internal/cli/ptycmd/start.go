@@ -28,11 +28,20 @@ import (
 )
 
 // commands are the pty commands.
-type commands struct{ *core.App }
+type commands struct {
+	streams    *stdio.Streams
+	env        *core.Environment
+	cfg        *core.Configuration
+	notes      *core.Notes
+	connection *core.Connection // for the completion of sessions
+	runner     *runcmd.Runner   // of what runs on a terminal
+}
 
 // Command is the command pty.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{
+		streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, connection: p.Connection, runner: runcmd.New(p),
+	}
 	c := flags.Family("pty", "Keep programs on terminals between calls",
 		`  id=$(sandboxbash pty start 0199 -- 'python3 -i')
   sandboxbash pty wait --input $id
@@ -40,7 +49,7 @@ func Command(app *core.App) *cobra.Command {
   sandboxbash pty screen $id
   sandboxbash pty end $id`,
 		a.startCommand(), a.listCommand(), a.writeCommand(), a.resizeCommand(), a.readCommand(),
-		a.screenCommand(), a.waitCommand(), a.endCommand(), a.holdCommand())
+		a.screenCommand(), a.waitCommand(), a.endCommand(), newHoldCommand(p))
 	c.Long = `A terminal outlives the call that started it: scripts and programs can use editors,
 REPLs, debuggers and prompts step by step. A process of its own keeps the terminal until
 its program has ended and its outcome was read, until it is ended by pty end, until its
@@ -61,14 +70,13 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 		Example: `  sandboxbash pty start 0199
   sandboxbash pty start --size 132x43 0199 -- 'vi notes.txt'
   sandboxbash pty start --json --idle 10m 0199 -- 'gdb ./a.out'`,
-		ValidArgsFunction: a.CompleteSessions,
+		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, holdFlags...)
 	cmd.Flags().Lookup("idle").Usage = "end the terminal after it has been idle for this long"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r := runcmd.New(a.App)
-		return r.AsJSON(cmd, func() error {
-			if err := r.Load(cmd); err != nil {
+		return a.runner.AsJSON(cmd, func() error {
+			if err := a.runner.Load(cmd); err != nil {
 				return err
 			}
 			dash := cmd.ArgsLenAtDash()
@@ -82,35 +90,35 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 			if args[0] == "" {
 				return core.ErrNoSessionID
 			}
-			return a.start(cmd, r, args[0], args[1:])
+			return a.start(cmd, args[0], args[1:])
 		})
 	}
 	return cmd
 }
 
-func (a *commands) start(cmd *cobra.Command, r *runcmd.Runner, session string, words []string) error {
+func (a *commands) start(cmd *cobra.Command, session string, words []string) error {
 	ctx := cmd.Context()
-	size, err := parseSize(a.Cfg.PTY.Size)
+	size, err := parseSize(a.cfg.PTY.Size)
 	if err != nil {
 		return err
 	}
-	h := handover{Environ: a.Environ, Flags: changedFlags(cmd), Session: session, Script: runcmd.ShellScripts[a.Cfg.Shell], Size: size}
+	h := handover{Environ: a.env.All(), Flags: changedFlags(cmd), Session: session, Script: runcmd.ShellScripts[a.cfg.Shell], Size: size}
 	if len(words) > 0 {
-		if h.Script, h.Args, err = r.ScriptToRun(ctx, words); err != nil {
+		if h.Script, h.Args, err = a.runner.ScriptToRun(ctx, words); err != nil {
 			return err
 		}
 	}
-	dir, err := holder.Dir(a.App)
+	dir, err := holder.Dir(a.env)
 	if err == nil {
 		err = holder.MakeDir(dir)
 	}
 	if err != nil {
 		return err
 	}
-	if err := holder.Prune(ctx, dir, a.Note); err != nil {
+	if err := holder.Prune(ctx, dir, a.notes.Add); err != nil {
 		return err
 	}
-	started, err := startHolder(ctx, a.Getenv, h)
+	started, err := startHolder(ctx, a.env.Getenv, h)
 	if err != nil {
 		return err
 	}
@@ -120,18 +128,18 @@ func (a *commands) start(cmd *cobra.Command, r *runcmd.Runner, session string, w
 		return err
 	}
 	for _, n := range answer.Notes {
-		a.Note(n)
+		a.notes.Add(n)
 	}
 	if answer.Error != nil {
 		return answer.Error
 	}
-	if a.Cfg.JSON {
-		err = stdio.PrintJSON(a.Stdout, struct {
+	if a.cfg.JSON {
+		err = stdio.PrintJSON(a.streams.Stdout, struct {
 			*holder.Row
 			Notes []string `json:"notes,omitempty"`
-		}{answer.Terminal, a.TakeNotes()})
+		}{answer.Terminal, a.notes.Gathered()})
 	} else {
-		_, err = fmt.Fprintln(a.Stdout, answer.Terminal.ID)
+		_, err = fmt.Fprintln(a.streams.Stdout, answer.Terminal.ID)
 	}
 	if err != nil {
 		return err // and the terminal, which no process knows of, ends
@@ -245,30 +253,30 @@ func (a *commands) listCommand() *cobra.Command {
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "json", "quiet")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions)
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
-		dir, err := holder.Dir(a.App)
+	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
+		dir, err := holder.Dir(a.env)
 		if err != nil {
 			return err
 		}
-		if err := holder.Prune(ctx, dir, a.Note); err != nil {
+		if err := holder.Prune(ctx, dir, a.notes.Add); err != nil {
 			return err
 		}
 		rows, err := holder.List(ctx, dir)
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(r holder.Row) bool { return !strings.HasPrefix(r.Session, a.Cfg.Session.ID) })
-		if a.Cfg.JSON {
+		rows = slices.DeleteFunc(rows, func(r holder.Row) bool { return !strings.HasPrefix(r.Session, a.cfg.Session.ID) })
+		if a.cfg.JSON {
 			if rows == nil {
 				rows = []holder.Row{}
 			}
-			return stdio.PrintJSON(a.Stdout, rows)
+			return stdio.PrintJSON(a.streams.Stdout, rows)
 		}
-		return a.Table("ID\tSESSION\tSTATE\tEXIT\tSIZE\tAGE\tCOMMAND", func(w io.Writer) {
+		return a.streams.Table("ID\tSESSION\tSTATE\tEXIT\tSIZE\tAGE\tCOMMAND", func(w io.Writer) {
 			for _, r := range rows {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%dx%d\t%s\t%s\n", r.ID, r.Session, r.State, r.Exit(), r.Cols, r.Rows,
-					stdio.Age(r.Started, time.Now()), a.Name(r.Command))
+					stdio.Age(r.Started, time.Now()), a.streams.Name(r.Command))
 			}
 		})
 	})

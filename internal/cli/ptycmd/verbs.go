@@ -22,8 +22,8 @@ import (
 // aboutTerminal makes a question to the holder of a terminal a command's: its first word is
 // the terminal.
 func (a *commands) aboutTerminal(do func(ctx context.Context, c *holder.Client, args []string) error) func(*cobra.Command, []string) error {
-	return a.Does(func(ctx context.Context, args []string) error {
-		dir, err := holder.Dir(a.App)
+	return a.cfg.Does(func(ctx context.Context, args []string) error {
+		dir, err := holder.Dir(a.env)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (a *commands) completeTerminals(cmd *cobra.Command, args []string, word str
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(cmd.Context(), core.CompleteTime)
 	defer cancel()
-	dir, err := holder.Dir(a.App)
+	dir, err := holder.Dir(a.env)
 	if err != nil {
 		return nil, directive
 	}
@@ -55,7 +55,7 @@ func (a *commands) completeTerminals(cmd *cobra.Command, args []string, word str
 	var ids []string
 	for _, r := range rows {
 		if strings.HasPrefix(r.ID, word) && !slices.Contains(args, r.ID) {
-			ids = append(ids, fmt.Sprintf("%s\t%s: %s", r.ID, r.State, a.Safe(r.Command)))
+			ids = append(ids, fmt.Sprintf("%s\t%s: %s", r.ID, r.State, a.streams.Safe(r.Command)))
 		}
 	}
 	return ids, directive
@@ -75,13 +75,13 @@ tab, up, home, f1, shift-tab, ctrl-c, alt-x, and so on.`,
 	}
 	flags.Add(cmd, "pty.keys", "pty.paste", "quiet")
 	cmd.RunE = a.aboutTerminal(func(ctx context.Context, c *holder.Client, args []string) error {
-		keys := strings.Fields(a.Cfg.PTY.Keys)
+		keys := strings.Fields(a.cfg.PTY.Keys)
 		text, err := a.typed(ctx, args, len(keys) > 0)
 		if err != nil {
 			return err
 		}
 		if text != "" {
-			how := map[bool]string{false: "text", true: "paste"}[a.Cfg.PTY.Paste]
+			how := map[bool]string{false: "text", true: "paste"}[a.cfg.PTY.Paste]
 			if err := c.Call(ctx, holder.AskTime, "pty/write", map[string]any{"terminal": c.ID, how: text}, nil); err != nil {
 				return err
 			}
@@ -105,10 +105,10 @@ func (a *commands) typed(ctx context.Context, args []string, keys bool) (string,
 	}
 	text := flags.Arg(args, 0)
 	if len(args) == 0 {
-		if stdio.IsTerminal(a.Stdin) {
+		if stdio.IsTerminal(a.streams.Stdin) {
 			return "", exit.Misuse("give a text after the id, or keys with --keys; else it is read from a pipe or file", "there is nothing to type")
 		}
-		b, err := stdio.ReadAll(ctx, a.Stdin, maxTyped+1)
+		b, err := stdio.ReadAll(ctx, a.streams.Stdin, maxTyped+1)
 		if err != nil {
 			return "", fmt.Errorf("read the text from standard input: %w", err)
 		}
@@ -156,17 +156,17 @@ the number of bytes in between that are no longer kept.`,
 			Next int64  `json:"next"`
 			Lost int64  `json:"lost,omitempty"`
 		}
-		if err := c.Call(ctx, holder.AskTime, "pty/read", map[string]any{"terminal": c.ID, "from": a.Cfg.PTY.From}, &read); err != nil {
+		if err := c.Call(ctx, holder.AskTime, "pty/read", map[string]any{"terminal": c.ID, "from": a.cfg.PTY.From}, &read); err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
-			read.Text = a.Clean(read.Text)
-			return stdio.PrintJSON(a.Stdout, read)
+		if a.cfg.JSON {
+			read.Text = a.streams.Clean(read.Text)
+			return stdio.PrintJSON(a.streams.Stdout, read)
 		}
 		if read.Lost > 0 {
-			a.Note(fmt.Sprintf("%d bytes before this are not kept any more", read.Lost))
+			a.notes.Add(fmt.Sprintf("%d bytes before this are not kept any more", read.Lost))
 		}
-		_, err := io.WriteString(a.Stdout, a.Clean(read.Text))
+		_, err := io.WriteString(a.streams.Stdout, a.streams.Clean(read.Text))
 		return err
 	})
 	return cmd
@@ -188,9 +188,9 @@ type shownScreen struct {
 
 func (a *commands) cleanScreen(s *shownScreen) {
 	for i, l := range s.Lines {
-		s.Lines[i] = a.Safe(l)
+		s.Lines[i] = a.streams.Safe(l)
 	}
-	s.Title = a.Safe(s.Title)
+	s.Title = a.streams.Safe(s.Title)
 }
 
 func (a *commands) screenCommand() *cobra.Command {
@@ -208,14 +208,14 @@ on standard error the position of the cursor. --json prints all of it as an obje
 			return err
 		}
 		a.cleanScreen(&s)
-		if a.Cfg.JSON {
-			return stdio.PrintJSON(a.Stdout, s)
+		if a.cfg.JSON {
+			return stdio.PrintJSON(a.streams.Stdout, s)
 		}
-		if _, err := fmt.Fprintln(a.Stdout, trimmedScreen(s.Lines)); err != nil {
+		if _, err := fmt.Fprintln(a.streams.Stdout, trimmedScreen(s.Lines)); err != nil {
 			return err
 		}
 		hidden := map[bool]string{false: ", hidden"}[s.Cursor.Visible]
-		a.Note(fmt.Sprintf("%dx%d, cursor at column %d of row %d%s", s.Cols, s.Rows, s.Cursor.Col+1, s.Cursor.Row+1, hidden))
+		a.notes.Add(fmt.Sprintf("%dx%d, cursor at column %d of row %d%s", s.Cols, s.Rows, s.Cursor.Col+1, s.Cursor.Row+1, hidden))
 		return nil
 	})
 	return cmd
@@ -256,7 +256,7 @@ program ended first. With --end, the program's own status, as with run.`,
 		return a.aboutTerminal(func(ctx context.Context, c *holder.Client, _ []string) error {
 			patience := defaultWait
 			if cmd.Flags().Changed("timeout") {
-				patience = a.Cfg.Timeout
+				patience = a.cfg.Timeout
 			}
 			if patience > maxWait {
 				return exit.Misuse("wait again", "timeout %v: it must be at most %v", patience, maxWait)
@@ -268,7 +268,7 @@ program ended first. With --end, the program's own status, as with run.`,
 }
 
 func (a *commands) wait(ctx context.Context, c *holder.Client, patience time.Duration) error {
-	p := a.Cfg.PTY
+	p := a.cfg.PTY
 	params := map[string]any{
 		"terminal": c.ID, "text": p.Text, "pattern": p.Pattern, "quietMs": p.Quiet.Milliseconds(), "input": p.Input, "end": p.End,
 		"timeoutMs": max(patience.Milliseconds(), 1),
@@ -282,14 +282,14 @@ func (a *commands) wait(ctx context.Context, c *holder.Client, patience time.Dur
 		row := w.Held.AsRow(c.ID)
 		w.Terminal = &row
 	}
-	if a.Cfg.JSON {
-		if err := stdio.PrintJSON(a.Stdout, struct {
+	if a.cfg.JSON {
+		if err := stdio.PrintJSON(a.streams.Stdout, struct {
 			waitedJSON
 			Terminal *holder.Row `json:"terminal,omitempty"`
 		}{w, w.Terminal}); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintln(a.Stdout, w.Event); err != nil {
+	} else if _, err := fmt.Fprintln(a.streams.Stdout, w.Event); err != nil {
 		return err
 	}
 	return a.sayWaited(c.ID, w, patience)
@@ -297,10 +297,10 @@ func (a *commands) wait(ctx context.Context, c *holder.Client, patience time.Dur
 
 // sayWaited tells what the event leaves open, and returns what to exit with.
 func (a *commands) sayWaited(id string, w waitedJSON, patience time.Duration) error {
-	quiet := a.Cfg.Quiet || a.Cfg.JSON
+	quiet := a.cfg.Quiet || a.cfg.JSON
 	tell := func(format string, args ...any) {
 		if !quiet {
-			fmt.Fprintf(a.Stderr, "sandboxbash: %s\n", fmt.Sprintf(format, args...))
+			fmt.Fprintf(a.streams.Stderr, "sandboxbash: %s\n", fmt.Sprintf(format, args...))
 		}
 	}
 	switch {
@@ -311,12 +311,12 @@ func (a *commands) sayWaited(id string, w waitedJSON, patience time.Duration) er
 		return nil
 	case w.Terminal.Error != nil:
 		return holder.Answered(w.Terminal.Error)
-	case !a.Cfg.PTY.End:
+	case !a.cfg.PTY.End:
 		tell("terminal %s: the program has ended before (%s)", id, w.Terminal.Exit())
 		return exit.StatusError(exit.Findings)
 	}
 	st := w.Terminal.Status()
-	if text := exit.Ending(sandbox.Result{Status: st}, exit.Limits{Output: a.Cfg.Output.Limit}); text != "" {
+	if text := exit.Ending(sandbox.Result{Status: st}, exit.Limits{Output: a.cfg.Output.Limit}); text != "" {
 		tell("terminal %s %s", id, text)
 	}
 	return exit.With(exit.OfCommand(st))
@@ -332,8 +332,8 @@ and the end of its output.`,
 		Args:    flags.Args(1, -1, "ids of terminals"), ValidArgsFunction: a.completeTerminals,
 	}
 	flags.Add(cmd, "json", "quiet")
-	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
-		dir, err := holder.Dir(a.App)
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, args []string) error {
+		dir, err := holder.Dir(a.env)
 		if err != nil {
 			return err
 		}
@@ -347,11 +347,11 @@ and the end of its output.`,
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case a.Cfg.JSON:
-				e.Text = a.Clean(e.Text)
-				errs = append(errs, stdio.PrintJSON(a.Stdout, e))
-			case !a.Cfg.Quiet:
-				fmt.Fprintln(a.Stdout, id)
+			case a.cfg.JSON:
+				e.Text = a.streams.Clean(e.Text)
+				errs = append(errs, stdio.PrintJSON(a.streams.Stdout, e))
+			case !a.cfg.Quiet:
+				fmt.Fprintln(a.streams.Stdout, id)
 			}
 		}
 		return errors.Join(errs...)

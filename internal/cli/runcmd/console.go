@@ -15,8 +15,8 @@ func (a *Runner) Attach(ctx context.Context, id string, words []string, timeout 
 		return exit.Misuse("run a script in the session with `sandboxbash session exec`", "standard input and output are not a terminal to attach")
 	}
 	command := sandbox.Command{
-		Script: ShellScripts[a.Cfg.Shell], Shell: a.Cfg.Shell, Env: a.CommandEnv(), Dir: a.Cfg.Run.Dir,
-		Timeout: timeout, Output: a.OutputOptions(),
+		Script: ShellScripts[a.cfg.Shell], Shell: a.cfg.Shell, Env: a.secrets.CommandEnv(), Dir: a.cfg.Run.Dir,
+		Timeout: timeout, Output: a.cfg.OutputOptions(),
 	}
 	if len(words) > 0 {
 		command.Script, command.Args = words[0], words[1:]
@@ -24,19 +24,19 @@ func (a *Runner) Attach(ctx context.Context, id string, words []string, timeout 
 			return err
 		}
 	}
-	if err := a.Secrets(); err != nil {
+	if err := a.secrets.Ready(); err != nil {
 		return err
 	}
-	if err := a.Admit(command); err != nil {
+	rules, err := a.connection.Admit(command)
+	if err != nil {
 		return err
 	}
 	if id == "" {
-		var err error
 		if id, err = a.onlySession(ctx); err != nil {
 			return err
 		}
 	}
-	session, release, err := a.sessionFor(ctx, id)
+	session, release, err := a.sessionFor(ctx, id, rules)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ var ShellScripts = map[string]string{"bash": "exec bash -i", "sh": "exec sh -i"}
 
 // onlySession returns the id of the session, if there is just one.
 func (a *Runner) onlySession(ctx context.Context) (string, error) {
-	sessions, err := a.Sessions(ctx, nil, nil)
+	sessions, err := a.connection.Sessions(ctx, nil, nil)
 	if err != nil {
 		return "", err
 	}

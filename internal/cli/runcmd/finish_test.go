@@ -21,13 +21,13 @@ import (
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
-	a := core.New("", nil, nil, io.Discard, &errs)
-	a.Cfg = &config.Config{Timeout: time.Second}
+	p := core.New("", nil, nil, io.Discard, &errs)
+	p.Cfg.Config = &config.Config{Timeout: time.Second}
 	res := sandbox.Result{
 		Status: exec.Status{Reason: exec.TimedOut, Dropped: 5}, Killed: "term", Room: true,
 		Output: sink.Output{Artifact: sink.Artifact{ID: "3", Stored: true, Cause: "no space left on device"}},
 	}
-	err := New(a).Finish(t.Context(), res, nil)
+	err := New(p).Finish(t.Context(), res, nil)
 	if status, ok := errors.AsType[exit.StatusError](err); !ok || status != exit.Timeout {
 		t.Errorf("finish() = %v; want status %d", err, exit.Timeout)
 	}

@@ -48,10 +48,8 @@ func NewJobJSON(out *stdio.Streams, info sandbox.JobInfo) JobJSON {
 	if info.Signal != 0 {
 		j.Signal = exit.SignalName(info.Signal)
 	}
-	switch info.Reason { //nolint:exhaustive // the others have no exit code
-	case exec.Exited, exec.Signalled, exec.OOMKilled:
-		code := exit.OfCommand(*info.Status)
-		j.ExitCode = &code
+	if info.Status != nil {
+		j.ExitCode = exit.Code(*info.Status)
 	}
 	return j
 }
@@ -75,21 +73,21 @@ func (a *Runner) startJob(ctx context.Context, session *sandbox.Session, command
 		return err
 	}
 	info := job.Info()
-	if a.Cfg.JSON {
-		return stdio.PrintJSON(a.Stdout, NewJobJSON(a.Streams, info))
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, NewJobJSON(a.streams, info))
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s %d %s\n", info.ID, info.PID, info.OutputFile)
+	_, err = fmt.Fprintf(a.streams.Stdout, "%s %d %s\n", info.ID, info.PID, info.OutputFile)
 	return err
 }
 
 // jobOptions make a command one that becomes a job when it takes long, if that
 // was asked for.
 func (a *Runner) jobOptions() *sandbox.JobOptions {
-	if a.Cfg.Run.BackgroundAfter == 0 {
+	if a.cfg.Run.BackgroundAfter == 0 {
 		return nil
 	}
 	return &sandbox.JobOptions{
-		After:   a.Cfg.Run.BackgroundAfter,
-		Refused: func(err error) { a.Note("the command goes on in the foreground: " + exit.Words(err)) },
+		After:   a.cfg.Run.BackgroundAfter,
+		Refused: func(err error) { a.notes.Add("the command goes on in the foreground: " + exit.Words(err)) },
 	}
 }

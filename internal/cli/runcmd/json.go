@@ -105,11 +105,7 @@ func NewResultJSON(res sandbox.Result, err error) ResultJSON {
 	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr, Dropped: res.Dropped}
 	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
 	j.Full = res.Full
-	switch res.Reason { //nolint:exhaustive // the others have no exit code
-	case exec.Exited, exec.Signalled, exec.OOMKilled:
-		code := exit.OfCommand(res.Status)
-		j.ExitCode = &code
-	}
+	j.ExitCode = exit.Code(res.Status)
 	if res.Signal != 0 {
 		j.Signal = exit.SignalName(res.Signal)
 	}

@@ -9,17 +9,17 @@ import (
 
 // previewConflict refuses what --preview cannot show.
 func (a *Runner) previewConflict() error {
-	if !a.Cfg.Run.Preview {
+	if !a.cfg.Run.Preview {
 		return nil
 	}
 	for _, other := range []struct {
 		on   bool
 		flag string
 	}{
-		{a.Cfg.JSON, "--json"},
-		{a.Cfg.PTY.Ask, "--pty"},
-		{a.Cfg.Run.Background, "--background"},
-		{a.Cfg.Run.BackgroundAfter > 0, "--background-after"},
+		{a.cfg.JSON, "--json"},
+		{a.cfg.PTY.Ask, "--pty"},
+		{a.cfg.Run.Background, "--background"},
+		{a.cfg.Run.BackgroundAfter > 0, "--background-after"},
 	} {
 		if other.on {
 			return exit.Misuse("leave out one of them", "--preview shows a command that has ended to a person, and %s asks for something else", other.flag)
@@ -32,7 +32,7 @@ func (a *Runner) previewConflict() error {
 func (a *Runner) preview(command sandbox.Command, res sandbox.Result) string {
 	out := res.Output.Stdout // merged
 	return tool.Render(tool.Shown{
-		Command: a.Clean(command.Script), Output: out.Text(), Truncation: tool.Truncation(out, res.Output.Artifact),
+		Command: a.streams.Clean(command.Script), Output: out.Text(), Truncation: tool.Truncation(out, res.Output.Artifact),
 		Cancelled: res.Reason == exec.Cancelled, TimedOut: res.Reason == exec.TimedOut, Code: exit.OfCommand(res.Status),
 		TimeoutSeconds: command.Timeout.Seconds(),
 	}, tool.View{Surface: tool.UserCommand})

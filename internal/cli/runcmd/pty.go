@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/internal/screen"
@@ -30,13 +29,13 @@ type console struct {
 // --json the result has standard output, and the terminal is behind standard
 // error.
 func (a *Runner) console() (*console, bool) {
-	in, ok := a.Stdin.(*os.File)
+	in, ok := a.streams.Stdin.(*os.File)
 	if !ok || !stdio.IsTerminal(in) {
 		return nil, false
 	}
-	w := a.RawStdout
-	if a.Cfg.JSON && !stdio.IsTerminal(w) {
-		w = a.RawStderr
+	w := a.streams.RawStdout
+	if a.cfg.JSON && !stdio.IsTerminal(w) {
+		w = a.streams.RawStderr
 	}
 	out, ok := w.(*os.File)
 	if !ok || !stdio.IsTerminal(out) {
@@ -47,13 +46,13 @@ func (a *Runner) console() (*console, bool) {
 
 // raw hands every key on as it is. The app puts the terminal back if it ends in
 // another way than by the function that calls this.
-func (c *console) raw(a *core.App) error {
+func (c *console) raw(s *stdio.Streams) error {
 	state, err := term.MakeRaw(int(c.in.Fd()))
 	if err != nil {
 		return err
 	}
 	c.state = state
-	a.AtExit(c.restore)
+	s.AtExit(c.restore)
 	return nil
 }
 
@@ -77,7 +76,7 @@ func (c *console) size() screen.Size {
 // runOnConsole runs the command on this process's own terminal, lets go of the
 // session and reports the result.
 func (a *Runner) runOnConsole(ctx context.Context, session *sandbox.Session, release func(), command sandbox.Command, own *console) error {
-	keys, err := newKillKeys(a.Cfg.PTY.KillKeys)
+	keys, err := newKillKeys(a.cfg.PTY.KillKeys)
 	if err != nil {
 		release()
 		return err
@@ -90,18 +89,18 @@ func (a *Runner) runOnConsole(ctx context.Context, session *sandbox.Session, rel
 // onConsole returns when the terminal is as it was.
 func (a *Runner) onConsole(ctx context.Context, session *sandbox.Session, command sandbox.Command, own *console, keys *killKeys) (sandbox.Result, error) {
 	none := sandbox.Result{Session: session.ID()}
-	if a.Cfg.PTY.Unattended {
+	if a.cfg.PTY.Unattended {
 		command.Env = append(Unattended(), command.Env...)
 	}
 	run, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	live := stdio.NewWriter(run, own.out, func() { end(exit.ErrBrokenPipe) })
 	defer live.Close()
-	if err := own.raw(a.App); err != nil {
+	if err := own.raw(a.streams); err != nil {
 		return none, err
 	}
 	defer own.restore()
-	t, err := session.Terminal(run, command, sandbox.TerminalOptions{Size: own.size(), Terms: []string{a.Getenv("TERM")}, Live: live})
+	t, err := session.Terminal(run, command, sandbox.TerminalOptions{Size: own.size(), Terms: []string{a.env.Getenv("TERM")}, Live: live})
 	if err != nil {
 		return none, err
 	}
@@ -125,7 +124,7 @@ func (a *Runner) guarded(do func()) {
 	returned := false
 	defer func() {
 		if !returned {
-			a.RestoreTerminal()
+			a.streams.RestoreTerminal()
 		}
 	}()
 	do()

@@ -26,23 +26,33 @@ import (
 
 // A Runner runs one command of the user's, and reports its end.
 type Runner struct {
-	*core.App
+	streams    *stdio.Streams
+	env        *core.Environment
+	cfg        *core.Configuration
+	notes      *core.Notes
+	secrets    *core.Secrets
+	artifacts  *core.Artifacts
+	connection *core.Connection
 
-	Rules   *policy.Policy  // of what is run; nil allows all
 	ran     string          // the script
 	reports *report.Reports // nil before the configuration is loaded
 	onPTY   *bool           // whether a command that asked for a terminal got one; nil if none did
 }
 
 // New returns what runs commands for a program.
-func New(a *core.App) *Runner { return &Runner{App: a} }
+func New(p *core.Parts) *Runner {
+	return &Runner{
+		streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, artifacts: p.Artifacts,
+		connection: p.Connection,
+	}
+}
 
 // Load makes the configuration, from the command's flags as parsed by now.
 func (a *Runner) Load(cmd *cobra.Command) error {
-	if err := a.App.Load(cmd); err != nil {
+	if err := a.cfg.Load(cmd); err != nil {
 		return err
 	}
-	a.reports = &report.Reports{To: a.Cfg.Report, Getenv: a.Getenv, Out: a.Streams, Note: a.Note, Held: a.limits()}
+	a.reports = &report.Reports{To: a.cfg.Report, Getenv: a.env.Getenv, Out: a.streams, Note: a.notes.Add, Held: a.limits()}
 	return nil
 }
 
@@ -54,8 +64,8 @@ func (a *Runner) addReport(res sandbox.Result, err error) {
 }
 
 // Command is the command run.
-func Command(app *core.App) *cobra.Command {
-	a := New(app)
+func Command(p *core.Parts) *cobra.Command {
+	a := New(p)
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] SCRIPT [ARG...]",
 		Short: "Run one script, in a new session or in an existing one",
@@ -78,16 +88,16 @@ a pipe or file, made safe on a terminal.`,
 	flags.Add(cmd, "session.id")
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Command...)
-	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions)
+	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.AsJSON(cmd, func() error {
 			if err := a.Load(cmd); err != nil {
 				return err
 			}
-			if err := sessionConflict(cmd, a.Cfg.Session.ID); err != nil {
+			if err := sessionConflict(cmd, a.cfg.Session.ID); err != nil {
 				return err
 			}
-			return a.RunScript(cmd.Context(), a.Cfg.Session.ID, args)
+			return a.RunScript(cmd.Context(), a.cfg.Session.ID, args)
 		})
 	}
 	return cmd
@@ -114,8 +124,8 @@ func (a *Runner) AsJSON(cmd *cobra.Command, do func() error) error {
 		a.addReport(sandbox.Result{}, err)
 	}
 	asked, _ := cmd.Flags().GetBool("json")
-	if a.Cfg != nil {
-		asked = a.Cfg.JSON
+	if a.cfg.Loaded() {
+		asked = a.cfg.JSON
 	}
 	if _, said := errors.AsType[exit.StatusError](err); err == nil || said || !asked {
 		return err
@@ -134,62 +144,46 @@ func (a *Runner) RunScript(ctx context.Context, id string, args []string) error 
 		return err
 	}
 	a.ran = script
-	if err := a.Secrets(); err != nil {
+	if err := a.secrets.Ready(); err != nil {
 		return err
 	}
 	command := sandbox.Command{
-		Script: script, Args: rest, Shell: a.Cfg.Shell, Env: a.CommandEnv(), Dir: a.Cfg.Run.Dir,
-		Timeout: a.Cfg.Timeout, Exclusive: a.Cfg.Run.Exclusive, Output: a.OutputOptions(), Job: a.jobOptions(),
+		Script: script, Args: rest, Shell: a.cfg.Shell, Env: a.secrets.CommandEnv(), Dir: a.cfg.Run.Dir,
+		Timeout: a.cfg.Timeout, Exclusive: a.cfg.Run.Exclusive, Output: a.cfg.OutputOptions(), Job: a.jobOptions(),
 	}
-	if a.Cfg.Run.Stdin {
-		command.Stdin = a.Stdin
+	if a.cfg.Run.Stdin {
+		command.Stdin = a.streams.Stdin
 	}
-	if a.Cfg.Run.Background || command.Job != nil {
+	if a.cfg.Run.Background || command.Job != nil {
 		if err := jobConflict(id, command); err != nil {
 			return err
 		}
-		if a.Cfg.PTY.Ask {
+		if a.cfg.PTY.Ask {
 			return exit.Misuse("leave out one of them", "a job has no terminal (--pty)")
 		}
 	}
 	if err := a.previewConflict(); err != nil {
 		return err
 	}
-	if err := a.Admit(command); err != nil {
-		return err
-	}
-	session, release, err := a.sessionFor(ctx, id)
+	rules, err := a.connection.Admit(command)
 	if err != nil {
 		return err
 	}
-	if a.Cfg.PTY.Ask {
+	session, release, err := a.sessionFor(ctx, id, rules)
+	if err != nil {
+		return err
+	}
+	if a.cfg.PTY.Ask {
 		own, ok := a.console()
 		if a.onPTY = &ok; ok {
 			return a.runOnConsole(ctx, session, release, command, own)
 		}
 	}
-	if a.Cfg.Run.Background {
+	if a.cfg.Run.Background {
 		defer release()
 		return a.startJob(ctx, session, command)
 	}
 	return a.runIn(ctx, session, release, command)
-}
-
-// Admit refuses what must not or cannot run. That needs no session, so it is not
-// left to the session's Run.
-func (a *Runner) Admit(command sandbox.Command) error {
-	if err := command.Check(); err != nil {
-		return err
-	}
-	var err error
-	if a.Rules, err = a.RunPolicy(); err != nil {
-		return err
-	}
-	d, err := policy.Admit(a.Rules, policy.Input{Script: command.Script})
-	if o := a.Observer(); err != nil && o != nil {
-		o.Note(sandbox.Denial(a.Cfg.Session.ID, command, d, a.Known()))
-	}
-	return err
 }
 
 // jobConflict refuses what a job cannot have.
@@ -205,16 +199,16 @@ func jobConflict(id string, command sandbox.Command) error {
 
 // runIn runs the command, lets go of the session and reports the result.
 func (a *Runner) runIn(ctx context.Context, session *sandbox.Session, release func(), command sandbox.Command) error {
-	if !a.Cfg.JSON && !a.Cfg.Run.Preview {
+	if !a.cfg.JSON && !a.cfg.Run.Preview {
 		return a.runLive(ctx, session, release, command)
 	}
-	if a.Cfg.Run.Preview {
+	if a.cfg.Run.Preview {
 		command.Output.Streams = sink.Merged
 	}
 	res, err := session.Run(ctx, command)
 	release()
-	if a.Cfg.Run.Preview && err == nil {
-		if _, err := fmt.Fprint(a.Stdout, a.preview(command, res)); err != nil {
+	if a.cfg.Run.Preview && err == nil {
+		if _, err := fmt.Fprint(a.streams.Stdout, a.preview(command, res)); err != nil {
 			return err
 		}
 	}
@@ -227,7 +221,7 @@ func (a *Runner) runLive(ctx context.Context, session *sandbox.Session, release 
 	run, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	broken := func() { end(exit.ErrBrokenPipe) }
-	out, errs := a.NewLive(run, a.Stdout, broken), a.NewLive(run, a.Stderr, broken)
+	out, errs := a.streams.NewLive(run, a.streams.Stdout, broken), a.streams.NewLive(run, a.streams.Stderr, broken)
 	defer out.Close()
 	defer errs.Close()
 	command.Output.LiveStdout, command.Output.LiveStderr = out, errs
@@ -237,15 +231,15 @@ func (a *Runner) runLive(ctx context.Context, session *sandbox.Session, release 
 	if errors.Is(context.Cause(run), exit.ErrBrokenPipe) || stdio.IsBrokenPipe(writeErr) {
 		return exit.StatusError(exit.BrokenPipe)
 	}
-	stderr := a.Stderr
-	a.Stderr = a.Masked(errs) // what is said of the result goes the same way
+	stderr := a.streams.Stderr
+	a.streams.Stderr = a.streams.Masked(errs) // what is said of the result goes the same way
 	defer func() {
-		a.Unmasked()
-		_ = a.Stderr.(*stdio.Masked).End()
+		a.secrets.TellUnmasked()
+		_ = a.streams.Stderr.(*stdio.Masked).End()
 		_, _ = errs.Flush(ctx)
-		a.Stderr = stderr
+		a.streams.Stderr = stderr
 	}()
-	return a.Undelivered(ctx, lost, cmp.Or(res.Output.Stdout.Live, res.Output.Stderr.Live, writeErr), a.Finish(ctx, res, err))
+	return a.streams.Undelivered(ctx, lost, cmp.Or(res.Output.Stdout.Live, res.Output.Stderr.Live, writeErr), a.Finish(ctx, res, err))
 }
 
 // openSlack is how long after a command's timeout its session may still be looked
@@ -256,24 +250,24 @@ var errNoEngine = &engine.Error{Op: "open the session", Kind: engine.ErrUnreacha
 	"the engine does not answer before the command's time is over: %w", context.DeadlineExceeded)}
 
 // sessionFor opens the session, or starts one that release stops.
-func (a *Runner) sessionFor(ctx context.Context, id string) (*sandbox.Session, func(), error) {
-	progress := a.Progress()
+func (a *Runner) sessionFor(ctx context.Context, id string, rules *policy.Policy) (*sandbox.Session, func(), error) {
+	progress := core.NewProgress(a.streams, a.cfg)
 	defer progress.Close()
 	var spec sandbox.Spec
 	if id == "" {
 		var err error
-		if spec, err = a.Spec(); err != nil {
+		if spec, err = a.cfg.Spec(); err != nil {
 			return nil, nil, err
 		}
 		spec.Lease = sandbox.DefaultLease
 	}
 	opening := ctx
-	if id != "" && a.Cfg.Timeout > 0 {
+	if id != "" && a.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
-		opening, cancel = context.WithTimeoutCause(ctx, a.Cfg.Timeout+openSlack, errNoEngine)
+		opening, cancel = context.WithTimeoutCause(ctx, a.cfg.Timeout+openSlack, errNoEngine)
 		defer cancel()
 	}
-	sessions, err := a.Sessions(opening, progress.Show, a.Rules)
+	sessions, err := a.connection.Sessions(opening, progress.Show, rules)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -281,16 +275,16 @@ func (a *Runner) sessionFor(ctx context.Context, id string) (*sandbox.Session, f
 		s, err := sessions.Open(opening, id)
 		return s, func() { _ = sessions.Close(context.WithoutCancel(ctx)) }, err
 	}
-	collected := a.Collect()
+	collected := a.artifacts.Collect()
 	s, err := sessions.Start(ctx, spec)
 	collected()
 	if err != nil {
 		return nil, nil, err
 	}
-	a.StartNotes(s)
+	a.notes.OfSession(s)
 	return s, func() {
 		if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
-			a.Note(fmt.Sprintf("the session was not removed, and ends by itself within %v: %v", sandbox.DefaultLease, err))
+			a.notes.Add(fmt.Sprintf("the session was not removed, and ends by itself within %v: %v", sandbox.DefaultLease, err))
 		}
 	}, nil
 }
@@ -309,19 +303,19 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 	}
 	a.addReport(res, err)
 	for _, f := range res.Full {
-		a.Note(f.String())
+		a.notes.Add(f.String())
 	}
-	if a.Cfg == nil || a.Cfg.JSON {
+	if !a.cfg.Loaded() || a.cfg.JSON {
 		j := NewResultJSON(res, err)
 		if res.Job != nil {
-			job := NewJobJSON(a.Streams, res.Job.Info())
+			job := NewJobJSON(a.streams, res.Job.Info())
 			j.Job = &job
 		}
 		if j.Error != nil {
-			j.Error.Message, j.Error.Hint = a.Scrub(j.Error.Message), a.Scrub(j.Error.Hint)
+			j.Error.Message, j.Error.Hint = a.streams.Scrub(j.Error.Message), a.streams.Scrub(j.Error.Hint)
 		}
-		j.Notes, j.PTY = a.TakeNotes(), a.onPTY
-		if err := stdio.PrintJSON(a.Stdout, j); err != nil {
+		j.Notes, j.PTY = a.notes.Gathered(), a.onPTY
+		if err := stdio.PrintJSON(a.streams.Stdout, j); err != nil {
 			return err
 		}
 		return exit.With(status)
@@ -335,28 +329,28 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 
 // limits are what this call holds its command to.
 func (a *Runner) limits() exit.Limits {
-	return exit.Limits{Timeout: a.Cfg.Timeout, Output: a.Cfg.Output.Limit}
+	return exit.Limits{Timeout: a.cfg.Timeout, Output: a.cfg.Output.Limit}
 }
 
 // say tells on standard error what the output and the exit status leave open.
 func (a *Runner) say(res sandbox.Result) {
-	if text := exit.Ending(res, a.limits()); text != "" && !a.Cfg.Quiet {
-		fmt.Fprintf(a.Stderr, "sandboxbash: %s\n", text)
+	if text := exit.Ending(res, a.limits()); text != "" && !a.cfg.Quiet {
+		fmt.Fprintf(a.streams.Stderr, "sandboxbash: %s\n", text)
 	}
 	if res.WorkspaceLost {
-		a.Note("the workspace was in memory (--disk), and was lost when the session's container was reset: it is empty")
+		a.notes.Add("the workspace was in memory (--disk), and was lost when the session's container was reset: it is empty")
 	}
 	if res.Room {
-		a.Note("what earlier commands had left running was killed, so that this one could start")
+		a.notes.Add("what earlier commands had left running was killed, so that this one could start")
 	}
 	switch art := res.Output.Artifact; {
 	case art.Cause == "":
 	case art.Stored:
-		a.Note(fmt.Sprintf("artifact %s is incomplete: %s", art.ID, art.Cause))
+		a.notes.Add(fmt.Sprintf("artifact %s is incomplete: %s", art.ID, art.Cause))
 	default:
-		a.Note("the full output was not kept: " + art.Cause)
+		a.notes.Add("the full output was not kept: " + art.Cause)
 	}
 	if res.Dropped > 0 {
-		a.Note(fmt.Sprintf("%d bytes of output were not taken in time and are lost", res.Dropped))
+		a.notes.Add(fmt.Sprintf("%d bytes of output were not taken in time and are lost", res.Dropped))
 	}
 }

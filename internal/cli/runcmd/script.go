@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/policy"
 )
@@ -13,9 +14,9 @@ import (
 // ScriptToRun returns the script of a command line and its arguments, which the
 // script must use: words that it would drop are refused.
 func (a *Runner) ScriptToRun(ctx context.Context, args []string) (text string, rest []string, err error) {
-	text, rest, err = a.Script(ctx, args)
+	text, rest, err = core.Script(ctx, a.cfg.Run, a.streams.Stdin, args)
 	if err == nil {
-		err = checkWords(text, rest, a.Cfg.Run.File != "" || args[0] == "-")
+		err = checkWords(text, rest, a.cfg.Run.File != "" || args[0] == "-")
 	}
 	return text, rest, err
 }

@@ -30,7 +30,14 @@ import (
 // host starts the sessions of a server. The engine is looked for at the first
 // of them.
 type host struct {
-	app      *core.App
+	env        *core.Environment
+	cfg        *core.Configuration
+	notes      *core.Notes
+	secrets    *core.Secrets
+	artifacts  *core.Artifacts
+	connection *core.Connection
+	observers  *core.Observers
+
 	settings tool.Settings
 	spec     sandbox.Spec
 	rc       string
@@ -52,25 +59,34 @@ type host struct {
 // agentOwner is whose the jobs of served sessions are.
 const agentOwner = "agent"
 
-// newHost reads what agents are given of this machine.
-func newHost(app *core.App, settings tool.Settings, spec sandbox.Spec) (*host, error) {
-	h := &host{app: app, settings: settings, spec: spec, policies: map[string]*policy.Policy{}}
-	var err error
-	if h.rc, err = readRC(app.Cfg.Agent.RC); err != nil {
-		return nil, err
+// newHost returns a host that has read and started nothing.
+func newHost(p *core.Parts) *host {
+	return &host{
+		env: p.Env, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, artifacts: p.Artifacts, connection: p.Connection, observers: p.Observers,
+		policies: map[string]*policy.Policy{},
 	}
-	if h.urls, err = agentURLs(app.Cfg.Agent); err != nil {
-		return nil, err
+}
+
+// open reads what agents are given of this machine, and begins to prepare sessions. The
+// host's close is the caller's.
+func (h *host) open(settings tool.Settings, spec sandbox.Spec) error {
+	h.settings, h.spec = settings, spec
+	var err error
+	if h.rc, err = readRC(h.cfg.Agent.RC); err != nil {
+		return err
+	}
+	if h.urls, err = agentURLs(h.cfg.Agent); err != nil {
+		return err
 	}
 	if h.scratch, h.unscratch, err = newScratch(); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, end := context.WithCancel(context.Background())
 	h.end = end
-	if app.Cfg.Session.Warm > 0 {
+	if h.cfg.Session.Warm > 0 {
 		h.warming.Go(func() { h.warm(ctx) })
 	}
-	return h, nil
+	return nil
 }
 
 // maxRC bounds the file of agent.rc.
@@ -125,7 +141,7 @@ func (h *host) warm(ctx context.Context) {
 		err = engine.Warm(ctx, h.leased(h.spec, ""))
 	}
 	if err != nil && ctx.Err() == nil {
-		h.app.Note("no sessions were prepared: " + exit.Words(err))
+		h.notes.Add("no sessions were prepared: " + exit.Words(err))
 	}
 }
 
@@ -136,19 +152,16 @@ func (h *host) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, erro
 	if h.engine != nil {
 		return h.engine, h.store, nil
 	}
-	r, err := h.app.Resolver(ctx)
+	store, err := h.artifacts.OutputStore()
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := h.app.OutputStore()
+	c := h.cfg.Session
+	owner, err := h.connection.Owner(ctx, sandbox.Options{Ahead: c.Ahead, Warm: c.Warm})
 	if err != nil {
 		return nil, nil, err
 	}
-	h.store = store
-	h.engine = h.app.Observed(r, sandbox.Options{
-		Secrets: h.app.Known(), Artifacts: store, Grace: h.app.Cfg.Grace,
-		Ahead: h.app.Cfg.Session.Ahead, Warm: h.app.Cfg.Session.Warm, Keep: h.app.KeepLimits(), Pruned: h.app.TellPruned,
-	})
+	h.engine, h.store = owner, store
 	return h.engine, h.store, nil
 }
 
@@ -160,7 +173,7 @@ func (h *host) policy(contract tool.Name, tools []string) (*policy.Policy, error
 	if made := h.policies[key]; made != nil {
 		return made, nil
 	}
-	rules, err := agentPolicy(h.app, contract, tools)
+	rules, err := agentPolicy(h.cfg.Config, h.notes.Add, contract, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -173,22 +186,22 @@ func (h *host) policy(contract tool.Name, tools []string) (*policy.Policy, error
 
 // agentPolicy is what decides about an agent's commands: what the contract has, and
 // what the configuration says.
-func agentPolicy(a *core.App, contract tool.Name, tools []string) (*policy.Policy, error) {
-	c := a.Cfg.Policy
-	c.Interceptor, c.Tools = c.Interceptor || a.Cfg.Agent.Interceptor, tools
+func agentPolicy(cfg *config.Config, note func(text string), contract tool.Name, tools []string) (*policy.Policy, error) {
+	c := cfg.Policy // a copy
+	c.Interceptor, c.Tools = c.Interceptor || cfg.Agent.Interceptor, tools
 	var checks []string
 	if contract == tool.Modes {
 		checks = policy.CheckNames()
 	}
-	return a.NewPolicy(core.PolicyOptions(c, checks))
+	return core.NewPolicy(core.PolicyOptions(c, checks), note)
 }
 
 // leased is a spec with its lease: sessions end soon after their server, unless
 // they are to be found again.
 func (h *host) leased(s sandbox.Spec, idle string) sandbox.Spec {
-	s.Lease, s.Keep = sandbox.DefaultLease, h.app.KeepFor()
-	if h.app.Cfg.Session.Ahead == 0 { // nothing is heard of an idle one
-		s.Lease = max(s.Lease, h.app.Cfg.Session.Idle)
+	s.Lease, s.Keep = sandbox.DefaultLease, h.cfg.KeepFor()
+	if h.cfg.Session.Ahead == 0 { // nothing is heard of an idle one
+		s.Lease = max(s.Lease, h.cfg.Session.Idle)
 	}
 	if d, err := time.ParseDuration(idle); err == nil && d > 0 {
 		s.Lease = d
@@ -220,8 +233,8 @@ func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Sessio
 		return nil, err
 	}
 	return serve.NewSession(box, serve.Live{
-		Engine: engine, Tool: live, Store: store, Scrub: h.app.Known(), Env: h.app.CommandEnv(),
-		Output: h.app.OutputOptions(), Policy: rules, Owner: agentOwner,
+		Engine: engine, Tool: live, Store: store, Scrub: h.secrets.Known(), Env: h.secrets.CommandEnv(),
+		Output: h.cfg.OutputOptions(), Policy: rules, Owner: agentOwner,
 	}), nil
 }
 
@@ -232,7 +245,7 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 	}
 	spec, err := shaped(h.spec, r.Shape)
 	if err == nil && r.Shape.Workspace != "" { // the server's own was looked at before
-		err = h.app.CiWorkspace(spec.Workspace)
+		err = h.cfg.CheckWorkspace(spec.Workspace)
 	}
 	if refused, ok := errors.AsType[*exit.UsageError](err); ok {
 		err = &sandbox.InputError{Field: "workspace", Text: "workspace: " + refused.Text + "\n  " + refused.Todo}
@@ -243,7 +256,7 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 	box, err := engine.Start(ctx, h.leased(spec, r.Shape.Idle))
 	if err == nil {
 		box.Baseline(ctx)
-		h.app.StartNotes(box)
+		h.notes.OfSession(box)
 	}
 	return box, err
 }
@@ -297,17 +310,16 @@ func shaped(s sandbox.Spec, w serve.Shape) (sandbox.Spec, error) {
 func (h *host) options(box *sandbox.Session, store *sink.Store, rules policy.Checker, r serve.SessionRequest) agent.SessionOptions {
 	urls := h.urls
 	if roots, ok := urls.Resolver.(tool.Roots); ok && store != nil {
-		roots.Artifacts = filepath.Join(h.app.ArtifactsDir(), box.ID())
+		roots.Artifacts = filepath.Join(h.artifacts.Dir(), box.ID())
 		urls.Resolver = roots
 	}
 	urls.Local = &tool.Local{Session: box.ID(), Temp: h.scratch}
-	a := h.app
 	return agent.SessionOptions{
-		Contract: r.Contract, Settings: h.settings, Tools: r.Tools, UI: r.UI, NoPTY: a.Getenv("PI_NO_PTY") == "1",
+		Contract: r.Contract, Settings: h.settings, Tools: r.Tools, UI: r.UI, NoPTY: h.env.Getenv("PI_NO_PTY") == "1",
 		URLs: urls, Policy: rules, Owner: agentOwner,
-		Prefix: cmp.Or(a.Cfg.Agent.Prefix, a.Getenv("PI_SHELL_PREFIX"), a.Getenv("CLAUDE_CODE_SHELL_PREFIX")),
-		RC:     h.rc, Env: a.CommandEnv(), Client: r.Terminal, Secrets: a.Known(), Log: a.Log(),
-		Artifacts: a.ArtifactMode(),
+		Prefix: cmp.Or(h.cfg.Agent.Prefix, h.env.Getenv("PI_SHELL_PREFIX"), h.env.Getenv("CLAUDE_CODE_SHELL_PREFIX")),
+		RC:     h.rc, Env: h.secrets.CommandEnv(), Client: r.Terminal, Secrets: h.secrets.Known(), Log: h.observers.Log(),
+		Artifacts: h.cfg.ArtifactMode(),
 	}
 }
 

@@ -1,12 +1,15 @@
 package servecmd
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
+	"github.com/sandboxbash/sandboxbash/internal/filelock"
 )
 
 // scratchPrefix begins the name of a server's directory for files of its own.
@@ -38,4 +41,23 @@ func newScratch() (dir string, remove func() error, err error) {
 		return "", nil, errors.Join(err, os.Remove(dir))
 	}
 	return dir, func() error { return errors.Join(os.RemoveAll(dir), lock.Close()) }, nil
+}
+
+var errInUse = errors.New("another process uses it")
+
+// lockDir takes a directory for as long as the file that it returns is open. It is an
+// error if another process has it. On Windows, where directories cannot be locked, it takes
+// nothing, and none is removed: OwnOnly refuses them all there.
+func lockDir(dir string) (*os.File, error) {
+	if runtime.GOOS == "windows" {
+		return os.Open(os.DevNull)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if free, err := filelock.TryLock(f); !free {
+		return nil, errors.Join(&os.PathError{Op: "lock", Path: dir, Err: cmp.Or(err, errInUse)}, f.Close())
+	}
+	return f, nil
 }

@@ -30,14 +30,24 @@ import (
 )
 
 // commands are the serve commands.
-type commands struct{ *core.App }
+type commands struct {
+	version   string // of this program
+	streams   *stdio.Streams
+	cfg       *core.Configuration
+	notes     *core.Notes
+	secrets   *core.Secrets
+	observers *core.Observers
+	host      *host
+}
 
 // commonFlags are the flags of both servers.
 var commonFlags = []string{"policy.contract", "agent.toolNames", "env.set", "env.unsafe", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
 
 // Command is the command serve.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{
+		version: p.Version, streams: p.Streams, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, observers: p.Observers, host: newHost(p),
+	}
 	c := flags.Family("serve", "Serve the bash tool to programs that run agents",
 		`  sandboxbash serve mcp --workspace copy:.
   sandboxbash serve mcp --http 127.0.0.1:8808
@@ -62,13 +72,13 @@ described in docs/rpc.md.`,
 	}
 	flags.Add(cmd, commonFlags...)
 	flags.Add(cmd, flags.Session...)
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
-		o, host, err := a.server(ctx)
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
+		o, err := a.server(ctx)
 		if err != nil {
 			return err
 		}
-		err = serve.RPC(ctx, o, a.Stdin, a.Lines(stdio.Raw(a.Stdout)))
-		return errors.Join(err, host.close())
+		err = serve.RPC(ctx, o, a.streams.Stdin, a.streams.Lines(stdio.Raw(a.streams.Stdout)))
+		return errors.Join(err, a.host.close())
 	})
 	return cmd
 }
@@ -91,31 +101,31 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
 	flags.Add(cmd, commonFlags...)
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
 	return cmd
 }
 
 func (a *commands) serveMCP(ctx context.Context) error {
 	var listener net.Listener
 	var h serve.HTTPOptions
-	if a.Cfg.Serve.HTTP != "" { // what is wrong with it is told before anything is done
+	if a.cfg.Serve.HTTP != "" { // what is wrong with it is told before anything is done
 		var err error
 		if listener, h, err = a.listen(ctx); err != nil {
 			return err
 		}
 	}
-	o, host, err := a.server(ctx)
+	o, err := a.server(ctx)
 	if err == nil {
 		var m *serve.MCP
 		if m, err = serve.NewMCP(o); err == nil {
 			if listener != nil {
 				err = m.HTTP(ctx, listener, h)
 			} else {
-				err = m.Serve(ctx, a.Stdin, a.Lines(stdio.Raw(a.Stdout)))
+				err = m.Serve(ctx, a.streams.Stdin, a.streams.Lines(stdio.Raw(a.streams.Stdout)))
 				m.Close()
 			}
 		}
-		return errors.Join(err, host.close())
+		return errors.Join(err, a.host.close())
 	}
 	if listener != nil {
 		err = errors.Join(err, listener.Close())
@@ -125,8 +135,8 @@ func (a *commands) serveMCP(ctx context.Context) error {
 
 // listen opens the address of the HTTP server.
 func (a *commands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions, error) {
-	c := a.Cfg.Serve
-	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.Cfg.Session.Idle}
+	c := a.cfg.Serve
+	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.cfg.Session.Idle}
 	if c.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
@@ -147,9 +157,9 @@ func (a *commands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions,
 		return nil, h, exit.Misuse("give another address, as in 127.0.0.1:8808", "--http: %v", err)
 	}
 	scheme := map[bool]string{true: "https", false: "http"}[h.TLS != nil]
-	fmt.Fprintf(a.Stderr, "sandboxbash: serving MCP at %s://%s%s\n", scheme, l.Addr(), serve.HTTPPath)
+	fmt.Fprintf(a.streams.Stderr, "sandboxbash: serving MCP at %s://%s%s\n", scheme, l.Addr(), serve.HTTPPath)
 	if c.TokenFile == "" {
-		fmt.Fprintf(a.Stderr, "sandboxbash: requests need the header `Authorization: Bearer %s`\n", h.Token)
+		fmt.Fprintf(a.streams.Stderr, "sandboxbash: requests need the header `Authorization: Bearer %s`\n", h.Token)
 	}
 	return l, h, nil
 }
@@ -191,42 +201,42 @@ func token(path string) (string, error) {
 	return token, nil
 }
 
-// server makes what both servers need. The host's close is the caller's.
-func (a *commands) server(ctx context.Context) (serve.Options, *host, error) {
-	settings := agentSettings(a.Cfg)
-	spec, err := a.Spec()
+// server makes what both servers need, and opens the host, whose close is the caller's.
+func (a *commands) server(ctx context.Context) (serve.Options, error) {
+	settings := agentSettings(a.cfg.Config)
+	spec, err := a.cfg.Spec()
 	if err != nil {
-		return serve.Options{}, nil, err
+		return serve.Options{}, err
 	}
-	if err := a.Secrets(); err != nil {
-		return serve.Options{}, nil, err
+	if err := a.secrets.Ready(); err != nil {
+		return serve.Options{}, err
 	}
-	contract := tool.Name(a.Cfg.Agent.Contract)
-	if _, err := agentPolicy(a.App, contract, a.Cfg.Agent.ToolNames); err != nil { // also tells what is left out
-		return serve.Options{}, nil, err
+	contract := tool.Name(a.cfg.Agent.Contract)
+	if _, err := agentPolicy(a.cfg.Config, a.notes.Add, contract, a.cfg.Agent.ToolNames); err != nil { // also tells what is left out
+		return serve.Options{}, err
 	}
-	if err := a.ServeMetrics(ctx); err != nil {
-		return serve.Options{}, nil, err
+	if err := a.observers.ServeMetrics(ctx); err != nil {
+		return serve.Options{}, err
 	}
-	h, err := newHost(a.App, settings, spec)
-	if err != nil {
-		return serve.Options{}, nil, err
+	h := a.host
+	if err := h.open(settings, spec); err != nil {
+		return serve.Options{}, err
 	}
-	checked := a.Cfg.Policy
-	checked.Contract = a.Cfg.Agent.Contract // whose checks policy/check has
-	rows := policycmd.NewRows(checked, a.Note)
+	checked := a.cfg.Policy
+	checked.Contract = a.cfg.Agent.Contract // whose checks policy/check has
+	rows := policycmd.NewRows(checked, a.notes.Add)
 	return serve.Options{
-		Version: a.Build().Version, Contract: contract, Settings: settings, Tools: a.Cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
-		TerminalTool: a.Cfg.Agent.TerminalTool, ClientTerminal: a.Cfg.Agent.ClientTerminal, Host: h,
+		Version: core.Build(a.version).Version, Contract: contract, Settings: settings, Tools: a.cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
+		TerminalTool: a.cfg.Agent.TerminalTool, ClientTerminal: a.cfg.Agent.ClientTerminal, Host: h,
 		Policy: func(c tool.Name, tools []string) (policy.Checker, error) { return h.policy(c, tools) },
 		Check: func(row json.RawMessage) (any, error) {
 			h.rows.Lock()
 			defer h.rows.Unlock()
 			return rows.Answer(stdio.InputLine{Text: row})
 		},
-		Mask: func(message []byte) []byte { return a.Known().ScrubJSON(message, "id") },
-		Note: a.Note, Kept: a.TellKept,
-	}, h, nil
+		Mask: func(message []byte) []byte { return a.secrets.Known().ScrubJSON(message, "id") },
+		Note: a.notes.Add, Kept: a.notes.Kept,
+	}, nil
 }
 
 // agentSettings are the settings of contract agent.

@@ -4,7 +4,6 @@ package sessioncmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,19 +20,19 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// commands are the session commands.
-type commands struct{ *core.App }
-
 // Command is the command session.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
+	start := &starter{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, artifacts: p.Artifacts, connection: p.Connection}
+	in := &runs{cfg: p.Cfg, connection: p.Connection, runner: runcmd.New(p)}
+	f := &files{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, secrets: p.Secrets, connection: p.Connection}
 	c := flags.Family("session", "Start, use and stop sessions that outlive this process",
 		`  id=$(sandboxbash session start --workspace copy:.)
   sandboxbash session exec $id 'make test'
   sandboxbash session ls
   sandboxbash session stop $id`,
-		a.startCommand(), a.listCommand(), a.showCommand(), a.execCommand(), a.attachCommand(), a.psCommand(),
-		a.pushCommand(), a.pullCommand(), a.diffCommand(), a.stopCommand(), a.reapCommand())
+		start.command(), a.listCommand(), a.showCommand(), in.execCommand(), in.attachCommand(), a.psCommand(),
+		f.pushCommand(), f.pullCommand(), f.diffCommand(), a.stopCommand(), a.reapCommand())
 	c.Long = `A session is one container. It runs until it is stopped, or until it has been idle for
 --idle. After that its workspace is kept for a day (keep.for), unless it is a bind or has
 a --disk: ls lists it, diff and pull read it, stop removes it.
@@ -43,54 +42,13 @@ An ID may be shortened to a unique start. An unknown ID is bad input: exit statu
 	return c
 }
 
-func (a *commands) startCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "start [flags]",
-		Short: "Start a session and print its id",
-		Example: `  sandboxbash session start
-  sandboxbash session start --workspace bind:$PWD --idle 8h
-  sandboxbash session start --image python:3.13 --profile dev --network bridge --json`,
-		Args: flags.Args(0, 0, "no arguments"),
-	}
-	flags.Add(cmd, flags.Session...)
-	flags.Add(cmd, "session.idle", "json", "quiet")
-	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error { return a.start(ctx) })
-	return cmd
-}
-
-func (a *commands) start(ctx context.Context) error {
-	spec, err := a.Spec()
-	if err != nil {
-		return err
-	}
-	spec.Lease, spec.Keep = a.Cfg.Session.Idle, a.KeepFor()
-	if err := a.Secrets(); err != nil {
-		return err
-	}
-	progress := a.Progress()
-	sessions, err := a.Sessions(ctx, progress.Show, nil)
-	if err != nil {
-		return err
-	}
-	collected := a.Collect()
-	s, err := sessions.Start(ctx, spec)
-	collected()
-	progress.Close()
-	if err != nil {
-		return err
-	}
-	a.StartNotes(s)
-	info := s.Info()
-	err = sessions.Close(ctx)
-	if a.Cfg.JSON {
-		return errors.Join(err, stdio.PrintJSON(a.Stdout, struct {
-			sandbox.Info
-			LeftOut []string `json:"leftOut,omitempty"`
-			Notes   []string `json:"notes,omitempty"`
-		}{info, s.LeftOut(), a.TakeNotes()}))
-	}
-	_, printErr := fmt.Fprintln(a.Stdout, info.ID)
-	return errors.Join(err, printErr)
+// commands list, describe and end sessions.
+type commands struct {
+	streams    *stdio.Streams
+	env        *core.Environment // says where the holders of terminals are
+	cfg        *core.Configuration
+	notes      *core.Notes
+	connection *core.Connection
 }
 
 func (a *commands) listCommand() *cobra.Command {
@@ -100,21 +58,21 @@ func (a *commands) listCommand() *cobra.Command {
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "json")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
+	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
 		list, err := sessions.List(ctx)
 		if err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
+		if a.cfg.JSON {
 			if list == nil {
 				list = []sandbox.Info{}
 			}
-			return stdio.PrintJSON(a.Stdout, list)
+			return stdio.PrintJSON(a.streams.Stdout, list)
 		}
-		return a.Table("ID\tSTATUS\tAGE\tIMAGE\tPROFILE\tNETWORK\tWORKSPACE", func(w io.Writer) {
+		return a.streams.Table("ID\tSTATUS\tAGE\tIMAGE\tPROFILE\tNETWORK\tWORKSPACE", func(w io.Writer) {
 			for _, s := range list {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-					s.ID, s.Status, stdio.Age(s.Created, time.Now()), a.Safe(s.Image), s.Profile, s.Network, a.Name(core.WorkspaceText(s.Workspace)))
+					s.ID, s.Status, stdio.Age(s.Created, time.Now()), a.streams.Safe(s.Image), s.Profile, s.Network, a.streams.Name(core.WorkspaceText(s.Workspace)))
 			}
 		})
 	})
@@ -126,16 +84,16 @@ func (a *commands) showCommand() *cobra.Command {
 		Use: "show [flags] ID", Short: "Describe a session",
 		Example:           "  sandboxbash session show 0199\n  sandboxbash session show --json 0199",
 		Args:              flags.Args(1, 1, "the id of a session"),
-		ValidArgsFunction: a.CompleteSessions,
+		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, "json")
-	cmd.RunE = a.OneObject(a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	cmd.RunE = a.notes.OneObject(a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		s, err := sessions.Show(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		if a.Cfg.JSON {
-			return stdio.PrintJSON(a.Stdout, s)
+		if a.cfg.JSON {
+			return stdio.PrintJSON(a.streams.Stdout, s)
 		}
 		return a.describe(s)
 	}))
@@ -149,7 +107,7 @@ func (a *commands) describe(s sandbox.Info) error {
 		}
 		return units.BytesSize(float64(bytes)) + ", in memory"
 	}
-	return a.Fields([][2]string{
+	return a.streams.Fields([][2]string{
 		{"id", s.ID},
 		{"status", string(s.Status)},
 		{"created", s.Created.Local().Format(time.RFC3339) + " (" + stdio.Age(s.Created, time.Now()) + " ago)"},
@@ -171,59 +129,16 @@ func (a *commands) describe(s sandbox.Info) error {
 	})
 }
 
-func (a *commands) execCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "exec [flags] ID [--] SCRIPT [ARG...]",
-		Short: "Run one script in a session",
-		Long: `Run one script in a session, as run does. The session continues afterwards, with the
-files and background processes that the command has left.`,
-		Example: `  sandboxbash session exec 0199 'make test'
-  sandboxbash session exec --timeout 1h --json 0199 ./build.sh
-  sandboxbash session exec 0199 - <script.sh`,
-		Args: flags.Args(1, -1, "the id of a session and a script"),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return a.CompleteSessions(cmd, args, word)
-		},
-	}
-	cmd.Flags().SetInterspersed(false)
-	flags.Add(cmd, flags.Command...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, rest := args[0], args[1:]
-		if cmd.ArgsLenAtDash() < 0 { // flags may stand behind the id too
-			if err := cmd.ParseFlags(rest); err != nil {
-				return cmd.FlagErrorFunc()(cmd, err)
-			}
-			rest = cmd.Flags().Args()
-		} else if cmd.ArgsLenAtDash() == 0 {
-			rest = args[1:]
-		}
-		r := runcmd.New(a.App)
-		return r.AsJSON(cmd, func() error {
-			if err := r.Load(cmd); err != nil {
-				return err
-			}
-			if id == "" {
-				return core.ErrNoSessionID
-			}
-			return r.RunScript(cmd.Context(), id, rest)
-		})
-	}
-	return cmd
-}
-
 func (a *commands) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps [flags] ID", Short: "List the processes that commands have left in a session",
 		Example:           "  sandboxbash session ps 0199",
 		Args:              flags.Args(1, 1, "the id of a session"),
-		ValidArgsFunction: a.CompleteSessions,
+		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, "json")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		s, err := a.Open(ctx, sessions, args[0])
+	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+		s, err := a.connection.Open(ctx, sessions, args[0])
 		if err != nil {
 			return err
 		}
@@ -232,18 +147,18 @@ func (a *commands) psCommand() *cobra.Command {
 			return err
 		}
 		for i := range list {
-			list[i].Command = a.Scrub(list[i].Command)
+			list[i].Command = a.streams.Scrub(list[i].Command)
 		}
-		if a.Cfg.JSON {
+		if a.cfg.JSON {
 			if list == nil {
 				list = []sandbox.Process{}
 			}
-			return stdio.PrintJSON(a.Stdout, list)
+			return stdio.PrintJSON(a.streams.Stdout, list)
 		}
-		return a.Table("PID\tPPID\tPGID\tSTATE\tCPU\tRSS\tCOMMAND", func(w io.Writer) {
+		return a.streams.Table("PID\tPPID\tPGID\tSTATE\tCPU\tRSS\tCOMMAND", func(w io.Writer) {
 			for _, p := range list {
-				fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%v\t%s\t%s\n", p.PID, p.Parent, p.Group, a.Safe(p.State),
-					p.CPU, units.BytesSize(float64(p.Resident)), strings.TrimSpace(a.Name(p.Command)))
+				fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%v\t%s\t%s\n", p.PID, p.Parent, p.Group, a.streams.Safe(p.State),
+					p.CPU, units.BytesSize(float64(p.Resident)), strings.TrimSpace(a.streams.Name(p.Command)))
 			}
 		})
 	})
@@ -257,12 +172,12 @@ func (a *commands) stopCommand() *cobra.Command {
 ended by itself, remove the workspace that is kept of it.`,
 		Example:           "  sandboxbash session stop 0199\n  sandboxbash session ls --json | jq -r '.[].id' | xargs sandboxbash session stop",
 		Args:              flags.Args(1, -1, "ids of sessions"),
-		ValidArgsFunction: a.CompleteSessions,
+		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, "quiet")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		return a.Each(args, func(id string) (string, error) {
-			holder.EndAll(ctx, a.App, sessions, id)
+	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+		return core.Each(a.streams.Listing(a.cfg.Quiet), args, func(id string) (string, error) {
+			holder.EndAll(ctx, a.env, sessions, id)
 			info, err := sessions.Stop(ctx, id)
 			return info.ID, err
 		})
@@ -281,15 +196,15 @@ removed too. Every command that starts a session does the same first.`,
 		Example: "  sandboxbash session reap",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
-		if dir, err := holder.Dir(a.App); err == nil {
-			if err := holder.Prune(ctx, dir, a.Note); err != nil {
+	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
+		if dir, err := holder.Dir(a.env); err == nil {
+			if err := holder.Prune(ctx, dir, a.notes.Add); err != nil {
 				return err
 			}
 		}
 		reaped, err := sessions.Reap(ctx)
 		for _, id := range reaped {
-			fmt.Fprintln(a.Stdout, id)
+			fmt.Fprintln(a.streams.Stdout, id)
 		}
 		return err
 	})
@@ -302,21 +217,4 @@ func keptText(k *sandbox.Kept) string {
 		return ""
 	}
 	return fmt.Sprintf("%s, until %s; the session has ended: %s", core.KeptSize(k), k.Until.Local().Format(time.RFC3339), k.Cause)
-}
-
-// openFiles opens a session, or what is kept of one, for its files alone. The caller
-// calls done.
-func (a *commands) openFiles(ctx context.Context, sessions *sandbox.Engine, id string) (s *sandbox.Session, done func(), err error) {
-	if err := a.Secrets(); err != nil {
-		return nil, nil, err
-	}
-	s, end, err := sessions.OpenFiles(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, func() {
-		if err := end(context.WithoutCancel(ctx)); err != nil {
-			a.Note("the container that read the workspace was not removed: " + err.Error())
-		}
-	}, nil
 }

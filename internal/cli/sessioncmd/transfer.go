@@ -28,7 +28,33 @@ func inSession(word string) (id, path string, err error) {
 	return id, path, nil
 }
 
-func (a *commands) pushCommand() *cobra.Command {
+// files copy and compare files of sessions and of this machine.
+type files struct {
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	notes      *core.Notes
+	secrets    *core.Secrets
+	connection *core.Connection
+}
+
+// open opens a session, or what is kept of one, for its files alone. The caller
+// calls done.
+func (a *files) open(ctx context.Context, sessions *sandbox.Engine, id string) (s *sandbox.Session, done func(), err error) {
+	if err := a.secrets.Ready(); err != nil {
+		return nil, nil, err
+	}
+	s, end, err := sessions.OpenFiles(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() {
+		if err := end(context.WithoutCancel(ctx)); err != nil {
+			a.notes.Add("the container that read the workspace was not removed: " + err.Error())
+		}
+	}, nil
+}
+
+func (a *files) pushCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "push SRC ID:DIR", Short: "Copy a file or directory of this machine into a session",
 		Long: `Copy a file or directory of this machine into a directory of a session, under its own
@@ -38,25 +64,25 @@ out.`,
 		Args:    flags.Args(2, 2, "what to copy, and ID:DIR"),
 	}
 	flags.Add(cmd, "quiet")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		id, dir, err := inSession(args[1])
 		if err != nil {
 			return err
 		}
-		s, err := a.Open(ctx, sessions, id)
+		s, err := a.connection.Open(ctx, sessions, id)
 		if err != nil {
 			return err
 		}
 		left, err := s.Push(ctx, args[0], dir)
-		if err == nil && len(left) > 0 {
-			a.Note("left out, because they look like credentials: " + core.SomeOf(a.Names(left)))
+		if err == nil {
+			a.notes.Listed("left out, because they look like credentials: ", left)
 		}
 		return err
 	})
 	return cmd
 }
 
-func (a *commands) pullCommand() *cobra.Command {
+func (a *files) pullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pull [flags] ID:PATH TO", Short: "Copy a file or directory of a session to this machine",
 		Long: `Copy the contents of a session's directory into the directory TO, or copy a file to TO:
@@ -75,34 +101,39 @@ deleted are listed.`,
 		Args:    flags.Args(2, 2, "ID:PATH, and where to"),
 	}
 	flags.Add(cmd, "quiet")
-	// Only the command line has it: no file and no variable makes every pull overwrite.
-	force := cmd.Flags().BoolP("force", "f", false, "overwrite files that were changed here since they were copied")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		id, path, err := inSession(args[0])
-		if err != nil {
-			return err
-		}
-		if args[1] == "-" {
-			return exit.Misuse("show a file with `sandboxbash session exec "+id+" cat …`, or write ./- for a file of that name", "pull does not write to standard output")
-		}
-		s, done, err := a.openFiles(ctx, sessions, id)
-		if err != nil {
-			return err
-		}
-		defer done()
-		pulled, err := s.Pull(ctx, path, args[1], sandbox.PullOptions{Force: *force})
-		if len(pulled.LeftOut) > 0 {
-			a.Note("left out: " + core.SomeOf(a.Names(pulled.LeftOut)))
-		}
-		if len(pulled.Deleted) > 0 {
-			a.Note("deleted in the session, still here: " + core.SomeOf(a.Names(pulled.Deleted)))
-		}
-		return err
-	})
+	pull := &pull{files: a}
+	cmd.Flags().BoolVarP(&pull.force, "force", "f", false, "overwrite files that were changed here since they were copied")
+	cmd.RunE = a.connection.Asks(pull.run)
 	return cmd
 }
 
-func (a *commands) diffCommand() *cobra.Command {
+// pull is the command pull.
+type pull struct {
+	*files
+
+	force bool // the flag; only the command line has it: no file and no variable makes every pull overwrite
+}
+
+func (p *pull) run(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	id, path, err := inSession(args[0])
+	if err != nil {
+		return err
+	}
+	if args[1] == "-" {
+		return exit.Misuse("show a file with `sandboxbash session exec "+id+" cat …`, or write ./- for a file of that name", "pull does not write to standard output")
+	}
+	s, done, err := p.open(ctx, sessions, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	pulled, err := s.Pull(ctx, path, args[1], sandbox.PullOptions{Force: p.force})
+	p.notes.Listed("left out: ", pulled.LeftOut)
+	p.notes.Listed("deleted in the session, still here: ", pulled.Deleted)
+	return err
+}
+
+func (a *files) diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff [flags] ID [DIR]", Short: "Compare a session's workspace with a directory of this machine",
 		Long: `Compare a session's workspace with a directory of this machine, by default the one that
@@ -111,51 +142,53 @@ common origin is known, as for a copied workspace, (here) marks files that were 
 on this machine only, and (both) those that were changed on both sides.`,
 		Example:           "  sandboxbash session diff 0199\n  sandboxbash session diff --exit-code 0199 ./expected",
 		Args:              flags.Args(1, 2, "the id of a session and optionally a directory"),
-		ValidArgsFunction: a.CompleteSessions,
+		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, "json", "diff.exit-code")
-	cmd.RunE = a.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		s, done, err := a.openFiles(ctx, sessions, args[0])
-		if err != nil {
-			return err
-		}
-		defer done()
-		dir := s.Info().Workspace.Dir
-		if len(args) > 1 {
-			dir = args[1]
-		}
-		if dir == "" {
-			return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "the workspace of session %s is not a copy of a directory", s.ID())
-		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "%s is not a directory of this machine", dir)
-		}
-		changes, err := s.Diff(ctx, ".", dir)
-		if err != nil {
-			return err
-		}
-		return a.showChanges(changes)
-	})
+	cmd.RunE = a.connection.Asks(a.diff)
 	return cmd
 }
 
-func (a *commands) showChanges(changes []sandbox.Change) error {
-	if a.Cfg.JSON {
+func (a *files) diff(ctx context.Context, sessions *sandbox.Engine, args []string) error {
+	s, done, err := a.open(ctx, sessions, args[0])
+	if err != nil {
+		return err
+	}
+	defer done()
+	dir := s.Info().Workspace.Dir
+	if len(args) > 1 {
+		dir = args[1]
+	}
+	if dir == "" {
+		return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "the workspace of session %s is not a copy of a directory", s.ID())
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "%s is not a directory of this machine", dir)
+	}
+	changes, err := s.Diff(ctx, ".", dir)
+	if err != nil {
+		return err
+	}
+	return a.showChanges(changes)
+}
+
+func (a *files) showChanges(changes []sandbox.Change) error {
+	if a.cfg.JSON {
 		if changes == nil {
 			changes = []sandbox.Change{}
 		}
-		if err := stdio.PrintJSON(a.Stdout, changes); err != nil {
+		if err := stdio.PrintJSON(a.streams.Stdout, changes); err != nil {
 			return err
 		}
 	} else {
 		letters := map[string]string{"added": "A", "modified": "M", "deleted": "D", "type": "T"}
 		for _, c := range changes {
-			if _, err := fmt.Fprintf(a.Stdout, "%s %s%s\n", letters[c.Kind], a.Name(c.Path), sides[c.By]); err != nil {
+			if _, err := fmt.Fprintf(a.streams.Stdout, "%s %s%s\n", letters[c.Kind], a.streams.Name(c.Path), sides[c.By]); err != nil {
 				return err
 			}
 		}
 	}
-	if a.Cfg.ExitCode && slices.ContainsFunc(changes, func(c sandbox.Change) bool { return c.By != sandbox.ChangedHere }) {
+	if a.cfg.ExitCode && slices.ContainsFunc(changes, func(c sandbox.Change) bool { return c.By != sandbox.ChangedHere }) {
 		return exit.StatusError(exit.Findings)
 	}
 	return nil

@@ -18,17 +18,18 @@ func TestShowChanges(t *testing.T) {
 	t.Parallel()
 	changes := []sandbox.Change{{Path: "a\nA forged", Kind: "added"}, {Path: "\x1b]hidden", Kind: "deleted"}, {Path: "c4nary-0123456789\xff", Kind: "type"}}
 	var out bytes.Buffer
-	a := core.New("", []string{"X_TOKEN=c4nary-0123456789"}, nil, &out, io.Discard)
-	a.Cfg = &config.Config{}
-	if err := (&commands{a}).showChanges(changes); err != nil {
+	p := core.New("", []string{"X_TOKEN=c4nary-0123456789"}, nil, &out, io.Discard)
+	p.Cfg.Config = &config.Config{}
+	a := &files{streams: p.Streams, cfg: p.Cfg}
+	if err := a.showChanges(changes); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "A a\\nA forged\nD \\x1b]hidden\nT [REDACTED:X_TOKEN]\\xff\n"; got != want {
 		t.Errorf("showChanges() prints %q; want %q", got, want)
 	}
 	out.Reset()
-	a.Cfg.JSON = true
-	if err := (&commands{a}).showChanges(changes); err != nil {
+	p.Cfg.JSON = true
+	if err := a.showChanges(changes); err != nil {
 		t.Fatal(err)
 	}
 	var got []sandbox.Change

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -23,6 +24,9 @@ type Streams struct {
 	RawStdout, RawStderr io.Writer // of this process
 
 	masks func() *sink.Secrets // what is secret by now
+
+	mu    sync.Mutex
+	atEnd func() // guarded by mu; puts this process's terminal back; nil unless it was changed
 }
 
 // New returns streams that are masked by what masks returns, and not guarded.
@@ -30,6 +34,33 @@ func New(stdin io.Reader, stdout, stderr io.Writer, masks func() *sink.Secrets) 
 	s := &Streams{Stdin: stdin, RawStdout: stdout, RawStderr: stderr, masks: masks}
 	s.Guard(0)
 	return s
+}
+
+// Listing is standard output for what --quiet leaves out, nil if quiet.
+func (s *Streams) Listing(quiet bool) io.Writer {
+	if quiet {
+		return nil
+	}
+	return s.Stdout
+}
+
+// AtExit has restore called when this call ends, however it does: it puts this
+// process's terminal back.
+func (s *Streams) AtExit(restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.atEnd = restore
+}
+
+// RestoreTerminal undoes what may have been done to this process's terminal. It
+// may be called from any goroutine.
+func (s *Streams) RestoreTerminal() {
+	s.mu.Lock()
+	restore := s.atEnd
+	s.mu.Unlock()
+	if restore != nil {
+		restore()
+	}
 }
 
 // Scrub masks what is known of secrets in a text that is to be printed.

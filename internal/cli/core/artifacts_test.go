@@ -42,9 +42,9 @@ func TestCollect(t *testing.T) {
 	if err := os.Chtimes(old, past, past); err != nil {
 		t.Fatal(err)
 	}
-	a := New("", []string{"XDG_STATE_HOME=" + state, "HOME=" + state}, nil, io.Discard, io.Discard)
-	a.Cfg = &config.Config{Artifacts: config.Artifacts{Retention: 14 * 24 * time.Hour}}
-	a.Collect()()
+	p := New("", []string{"XDG_STATE_HOME=" + state, "HOME=" + state}, nil, io.Discard, io.Discard)
+	p.Cfg.Config = &config.Config{Artifacts: config.Artifacts{Retention: 14 * 24 * time.Hour}}
+	p.Artifacts.Collect()()
 	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after collect: Stat(%s) = %v; want it gone", old, err)
 	}
