@@ -2,7 +2,7 @@
 // daemon. Engine is its interface, in terms of sessions: an engine provisions a session
 // from a Shape, finds and lists sessions, opens processes in them, and resets, ends and
 // removes them. What not every engine can do is in optional interfaces: see Workspaces,
-// Limiter and Pruner. How a session comes about, with containers, volumes or pods, is the
+// Limiter, Holder and Pruner. How a session comes about, with containers, volumes or pods, is the
 // engine's own business.
 //
 // Package engine/docker has an Engine for Docker and Podman, and engine/enginetest has one

@@ -22,6 +22,13 @@ type Limiter interface {
 	Limit(ctx context.Context, h Handle, u Usage) error
 }
 
+// Holder is an engine that can hold the commands of a session.
+type Holder interface {
+	// Hold stops what commands run until the next runner has started, for a short time at
+	// most. It starts no process. It may have no effect while a command is being killed.
+	Hold(ctx context.Context, h Handle) error
+}
+
 // Pruner is an engine that keeps something between sessions.
 type Pruner interface {
 	// Prune removes what it keeps and will hardly be used again: what was made of images

@@ -95,6 +95,26 @@ func (j *Job) Kill(ctx context.Context) (JobInfo, error) {
 	return j.Now(base)
 }
 
+// KillJob is like Job and then Kill. If the session has no room for the process that looks for
+// the job, KillJob resets the session too.
+func (s *Session) KillJob(ctx context.Context, owner, id string) (JobInfo, error) {
+	j, err := s.Job(ctx, owner, id)
+	if err == nil {
+		return j.Kill(ctx)
+	}
+	if !noRoom(err) {
+		return JobInfo{}, err
+	}
+	base := context.WithoutCancel(ctx)
+	if _, resetErr := s.reset(base); resetErr != nil {
+		return JobInfo{}, &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseUnconfirmed, Err: errors.Join(err, resetErr)}
+	}
+	if j, err = s.Job(base, owner, id); err != nil {
+		return JobInfo{}, err
+	}
+	return j.Info(), nil
+}
+
 // errStuck is the cause of the end of a wait for a job that was killed.
 var errStuck = errors.New("the job was killed, and has not ended since")
 

@@ -19,8 +19,9 @@ const maxSpare = 4 * sparePids
 
 // withSpare calls do. If the session had no room for it, withSpare raises the pids limit,
 // calls do once more, and lowers the limit again. A program that forks quickly may take the
-// spare room first: then the limit is raised further, up to maxSpare, before do fails. If
-// the engine cannot change the limit, the first error is returned.
+// spare room first: then the limit is raised further, up to maxSpare, and the session's
+// commands are held until the runner of do has started. If the engine cannot change the limit,
+// the first error is returned.
 func (s *Session) withSpare(ctx context.Context, do func() error) error {
 	err := do()
 	limiter, ok := s.engine.backend.(engine.Limiter)
@@ -34,7 +35,9 @@ func (s *Session) withSpare(ctx context.Context, do func() error) error {
 		defer cancel()
 		s.usualPids(ctx)
 	}()
+	holder, holds := s.engine.backend.(engine.Holder)
 	usual := s.info.Limits.Pids
+	raised := false
 	for limit := usual; noRoom(err) && limit < usual+maxSpare && ctx.Err() == nil; {
 		if use, useErr := s.engine.backend.Usage(ctx, s.handle); useErr == nil {
 			limit = max(limit, use.Pids)
@@ -43,6 +46,10 @@ func (s *Session) withSpare(ctx context.Context, do func() error) error {
 		if raiseErr := limiter.Limit(ctx, s.handle, engine.Usage{PidsLimit: limit}); raiseErr != nil {
 			return errors.Join(err, raiseErr)
 		}
+		if raised && holds {
+			_ = holder.Hold(ctx, s.handle) // do says whether there is room
+		}
+		raised = true
 		err = do()
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
-	"github.com/sandboxbash/sandboxbash/internal/runner/user"
+	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
@@ -28,7 +28,7 @@ func answerTo(req *wire.Request) answer {
 	case verb == wire.VerbJobs && req.UID == 0: // the directory is uid 0's
 		return answerJobs
 	case verb == wire.VerbPS:
-		return func(_ context.Context, _ io.Reader, out io.Writer) error { return user.Processes(out, req.UID) }
+		return func(_ context.Context, _ io.Reader, out io.Writer) error { return proc.WriteList(out, req.UID) }
 	default:
 		return nil
 	}
@@ -84,9 +84,7 @@ func (c *command) answer(ctx context.Context, answer answer) {
 	}
 	close(c.ended)
 	close(c.alone)
-	c.server.rest() // before the host gets the Exit, and sends the next request
-	close(c.done)
-	c.server.out.send(wire.TypeExit, exit.Append(nil))
+	c.conclude(wire.TypeExit, exit.Append(nil))
 }
 
 // answerWriter sends what is written to it as standard output.

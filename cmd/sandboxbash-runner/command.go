@@ -33,8 +33,8 @@ type command struct {
 	job    *job        // nil for a command that ends with its host
 
 	ooms       *oomWatch
-	count      *processCount // from just before the start
-	onTerminal bool          // its streams are this process's terminal
+	count      *proc.Count // from just before the start
+	onTerminal bool        // its streams are this process's terminal
 
 	// quit ends an answer, which has no process to kill; nil for a command.
 	quit context.CancelFunc
@@ -92,6 +92,9 @@ func (c *command) run() {
 		}
 		release()
 		c.fail(failed)
+		if c.server.spoiled {
+			os.Exit(1)
+		}
 		return
 	}
 	if c.job != nil {
@@ -127,9 +130,15 @@ func (c *command) fail(failed wire.Failed) {
 	}
 	close(c.ended)
 	close(c.alone)
+	c.conclude(wire.TypeFailed, failed.Append(nil))
+}
+
+// conclude frees the runner for the next command before it sends the frame that ends this one,
+// because a host that gets the frame may send the next Request at once.
+func (c *command) conclude(kind wire.Type, payload []byte) {
 	c.server.rest()
 	close(c.done)
-	c.server.out.send(wire.TypeFailed, failed.Append(nil))
+	c.server.out.send(kind, payload)
 }
 
 // report sends the Exit, and ends the runner if children are left.
@@ -154,12 +163,14 @@ func (c *command) report(release func()) {
 	// ends this process.
 	c.server.init.leave(left)
 	if c.job != nil && c.job.finished(exit) {
+		c.server.init.farewell()
 		os.Exit(0)
 	}
+	if exit.Left > 0 {
+		c.server.init.farewell()
+	}
 	release()
-	c.server.rest() // before the host gets the Exit, and sends the next request
-	close(c.done)
-	c.server.out.send(wire.TypeExit, exit.Append(nil))
+	c.conclude(wire.TypeExit, exit.Append(nil))
 	if exit.Left > 0 {
 		os.Exit(0)
 	}
@@ -168,7 +179,7 @@ func (c *command) report(release func()) {
 // exit returns how the command ended and what it used, without the counts of its output.
 func (c *command) exit() wire.Exit {
 	exit := wire.Exit{
-		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.count.end(),
+		Seq: c.req.Seq, Rung: c.rung, CPU: cpu(&c.usage), MaxRSS: uint64(c.usage.Maxrss) << 10, Processes: c.count.End(),
 	}
 	if exit.Left = c.left(); exit.Left == 0 {
 		exit.CPU += cpu(&c.orphans)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,23 +31,35 @@ const (
 	parentTime = 60 * time.Millisecond
 )
 
-// freezer stops all commands of a session for a few milliseconds and kills those below this
-// process while nothing can fork. It is the rung for commands that fork faster than /proc can
-// be read. Bystanders, which are not below this process, continue afterwards.
+// freezer stops all commands of a session for a few milliseconds and kills its targets while
+// nothing can fork. It is the rung for commands that fork faster than /proc can be read. The
+// targets are mostly what is below this process. All others are bystanders, which continue
+// afterwards.
 //
 // freeze does the following, with docs/adr/0023 as the reason for each step:
 //
 //	lock           only one process of a session freezes at a time
+//	begin          tell PID 1, which continues the bystanders if this process is killed
 //	before         note which processes are stopped already, to leave them stopped
 //	stopParents    stop bystanders that have children, ancestors first
 //	stopAll        stop every process that the session's user may signal
-//	atRest, kill   read /proc until it has no gaps, and kill what is below this process;
+//	atRest, kill   read /proc until it has no gaps, and kill the targets in it;
 //	               repeat stopAll and this until a round finds no new process
 //	goOn           continue the bystanders, children first
 type freezer struct {
 	uid  uint32 // of the session's commands
 	lock *os.File
+	line *initLine // nil in PID 1
 }
+
+// targets chooses the processes that are to be killed from a list of all.
+type targets func(all []proc.Process) []proc.Process
+
+// belowThis chooses what descends from this process.
+func belowThis(all []proc.Process) []proc.Process { return proc.Below(all, os.Getpid()) }
+
+// spareAll chooses none.
+func spareAll([]proc.Process) []proc.Process { return nil }
 
 // openFreezer opens the lock, which PID 1 has made.
 func openFreezer() (*freezer, error) {
@@ -59,30 +70,48 @@ func openFreezer() (*freezer, error) {
 	return &freezer{lock: lock}, nil
 }
 
-// freeze does nothing if another process is freezing the session, or if runners cannot be
-// distinguished from commands. The next rung is then the reset of the container.
-func (f *freezer) freeze() {
+// freeze kills the targets, and reports whether it has proved that none of them lives: it
+// found none in a list without gaps, while nothing could fork. It does nothing if another
+// process is freezing the session, or if runners cannot be distinguished from commands. The
+// next rung is then the reset of the container.
+func (f *freezer) freeze(of targets) (none bool) {
 	if f.uid == 0 && !proc.Marked(os.Getpid()) {
-		return
+		return false
 	}
+	f.alone(func() { none = f.freezeAlone(of) })
+	return none
+}
+
+// alone calls fn while no other process freezes the session. It returns false if one does.
+func (f *freezer) alone(fn func()) bool {
 	if unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return
+		return false
 	}
 	defer func() { _ = unix.Flock(int(f.lock.Fd()), unix.LOCK_UN) }()
-	before := map[int]proc.Process{}
-	all := proc.Processes()
-	for _, p := range all {
-		if p.Stopped() {
-			before[p.PID] = p
-		}
+	fn()
+	return true
+}
+
+// freezeAlone is freeze, with the lock.
+func (f *freezer) freezeAlone(of targets) (none bool) {
+	if f.line != nil {
+		f.line.beginFreeze()
+		defer f.line.endFreeze()
 	}
-	f.stopParents(all)
+	all := proc.Processes()
+	before := stopped(all)
+	f.stopParents(all, of)
 	killed := map[int]bool{}
 	for range freezeRounds {
 		f.stopAll()
-		fresh := 0
-		for _, p := range proc.Below(atRest(), os.Getpid()) {
-			if !p.Dead() && !killed[p.PID] {
+		all, whole := atRest()
+		alive, fresh := 0, 0
+		for _, p := range of(all) {
+			if p.Dead() {
+				continue
+			}
+			alive++
+			if !killed[p.PID] {
 				killed[p.PID] = true
 				fresh++
 				_ = unix.Kill(p.PID, unix.SIGKILL)
@@ -90,10 +119,23 @@ func (f *freezer) freeze() {
 		}
 		// When a process ends, the kernel may continue others of its process group.
 		if fresh == 0 {
+			none = whole && alive == 0
 			break
 		}
 	}
-	goOn(atRest(), before)
+	goOn(before, of)
+	return none
+}
+
+// stopped returns the processes that a signal or a tracer has stopped, by pid.
+func stopped(all []proc.Process) map[int]proc.Process {
+	found := map[int]proc.Process{}
+	for _, p := range all {
+		if p.Stopped() {
+			found[p.PID] = p
+		}
+	}
+	return found
 }
 
 // stopAll stops every process that the session's user may signal. No process escapes: the
@@ -148,11 +190,10 @@ func asSignaller(uid uint32, fn func()) error {
 	return hide()
 }
 
-// atRest lists the processes. It reads /proc until the list has the parent of each process.
-// A missing parent means that a process ended during the scan, and its children have passed
-// to another.
-func atRest() []proc.Process {
-	var all []proc.Process
+// atRest lists the processes. It reads /proc until the list has the parent of each process,
+// and reports whether it has. A missing parent means that a process ended during the scan, and
+// its children have passed to another.
+func atRest() (all []proc.Process, whole bool) {
 	for range restTries {
 		all = proc.Processes()
 		there := map[int]bool{0: true} // the parent of processes that come from outside
@@ -160,22 +201,19 @@ func atRest() []proc.Process {
 			there[p.PID] = true
 		}
 		if !slices.ContainsFunc(all, func(p proc.Process) bool { return !there[p.Parent] }) {
-			break
+			return all, true
 		}
 		time.Sleep(restPause)
 	}
-	return all
+	return all, false
 }
 
 // stopParents stops the bystanders that have children, ancestors first, and waits until they
 // have stopped. If a shell saw its foreground children stop, it would take the terminal away
 // from them.
-func (f *freezer) stopParents(all []proc.Process) {
+func (f *freezer) stopParents(all []proc.Process, of targets) {
 	deadline := time.Now().Add(parentTime)
-	own := map[int]bool{os.Getpid(): true, 1: true}
-	for _, p := range proc.Below(all, os.Getpid()) {
-		own[p.PID] = true
-	}
+	own := withTargets(all, of)
 	parent := map[int]bool{}
 	for _, p := range all {
 		parent[p.Parent] = true
@@ -191,13 +229,20 @@ func (f *freezer) stopParents(all []proc.Process) {
 	}
 }
 
-// goOn continues the processes that are not below this process, except those that were
-// stopped before. It continues children first, so that no shell sees them stopped.
-func goOn(all []proc.Process, before map[int]proc.Process) {
+// withTargets returns this process, PID 1 and the targets, none of which is a bystander.
+func withTargets(all []proc.Process, of targets) map[int]bool {
 	own := map[int]bool{os.Getpid(): true, 1: true}
-	for _, p := range proc.Below(all, os.Getpid()) {
+	for _, p := range of(all) {
 		own[p.PID] = true
 	}
+	return own
+}
+
+// goOn continues the bystanders, except those that were stopped before. It continues children
+// first, so that no shell sees them stopped.
+func goOn(before map[int]proc.Process, of targets) {
+	all, _ := atRest()
+	own := withTargets(all, of)
 	sorted := proc.ByDepth(all)
 	slices.Reverse(sorted)
 	for _, p := range sorted {
@@ -210,9 +255,5 @@ func goOn(all []proc.Process, before map[int]proc.Process) {
 
 // isCommand reports whether a process belongs to a command, so that freeze stops it.
 func (f *freezer) isCommand(pid int) bool {
-	if f.uid == 0 {
-		return !proc.Marked(pid)
-	}
-	uids := strings.Fields(proc.Status(pid, "Uid"))
-	return len(uids) == 4 && uids[0] != "0"
+	return !proc.Ours(pid, f.uid)
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// initSocket is the socket on which runners report contact with the host to PID 1, and hand
-// over the pipes of commands that have ended and left children.
+// initSocket is the socket on which runners report to PID 1: see initLine.
 const initSocket = stateDir + "/init"
 
 // slots is how many commands a session runs at once, for all processes of the host together.
@@ -29,9 +28,25 @@ const slots = 8
 func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa(i)) }
 
 // runInit is PID 1. It reaps the survivors of commands and ends the container when the lease
-// is over. On SIGUSR2 it kills everything below it. The host sends that to make room when no
-// process can be started. The exit code says why PID 1 ended. It is never 0, which an engine
+// is over. It kills what a killed runner has left: see runners. On SIGUSR2 it kills everything
+// below it. The host sends that to make room when no process can be started. On SIGUSR1
+// it holds all commands until a runner has started: see hold. The exit code says why PID 1 ended. It is never 0, which an engine
 // reports if it has missed the end.
+//
+//	event                    what PID 1 does
+//	the end of a child       reaps all children that have ended
+//	a message on the socket  starts the lease again, and drains the pipes in the message
+//	SIGUSR2                  kills everything below it for at most sweepTime, and reaps it
+//	SIGTERM                  exits with ExitStopped; the kernel kills all other processes
+//	the end of the lease     exits with ExitLeaseOver; the same
+//
+// The socket and each pipe have a goroutine of their own, so that a sweep delays no contact. A
+// signal that arrives during a sweep is kept. The kernel merges SIGCHLDs, so each of them
+// stands for any number of children.
+//
+// The order of the start matters. The slots and the other files are made before the socket is
+// bound: a runner that can connect to the socket finds them all. SIGCHLD is caught before
+// the socket exists, and so before any runner can leave a child.
 func runInit(args []string) (code int, err error) {
 	var a wire.InitArgs
 	if err := wire.ParseArgs(args, &a); err != nil {
@@ -44,28 +59,33 @@ func runInit(args []string) (code int, err error) {
 		return 0, err
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGCHLD, unix.SIGUSR2, unix.SIGTERM)
+	signal.Notify(signals, unix.SIGCHLD, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM)
 	over := time.NewTimer(a.Lease)
-	socket, err := listen(func() { over.Reset(a.Lease) })
-	if err != nil {
+	if err := furnishState(); err != nil {
 		return 0, err
 	}
-	defer socket.Close()
-
 	freezer, err := openFreezer()
 	if err != nil {
 		return 0, err
 	}
 	freezer.uid = a.User
+	known := newRunners(freezer, func() { over.Reset(a.Lease) })
+	if err := known.listen(); err != nil {
+		return 0, err
+	}
 	leftovers := sweeper{freezer: freezer, gone: reapFor}
 	for {
 		select {
 		case <-over.C:
 			return wire.ExitLeaseOver, nil
+		case <-known.killed:
+			known.sweep()
 		case sig := <-signals:
 			switch sig {
 			case unix.SIGTERM:
 				return wire.ExitStopped, nil
+			case unix.SIGUSR1:
+				known.hold()
 			case unix.SIGUSR2:
 				leftovers.run(time.Now().Add(sweepTime))
 			}
@@ -108,70 +128,21 @@ func openTmp() error {
 	return nil
 }
 
-// listen creates the state directory, the slots and the socket, and serves the socket.
-func listen(contact func()) (*os.File, error) {
+// furnishState creates the state directory, with the slots and the files that runners lock.
+func furnishState() error {
 	if err := os.Mkdir(stateDir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
+	paths := []string{freezeLock, oomClaims}
 	for i := range slots {
-		if err := os.WriteFile(slotPath(i), nil, 0o600); err != nil {
-			return nil, err
-		}
+		paths = append(paths, slotPath(i))
 	}
-	for _, path := range []string{freezeLock, oomClaims} {
+	for _, path := range paths {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: initSocket}); err != nil {
-		return nil, fmt.Errorf("bind %s: %w", initSocket, err)
-	}
-	socket := os.NewFile(uintptr(fd), initSocket)
-	conn, err := socket.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	go func() { // lives as long as PID 1
-		for {
-			if err := conn.Read(func(fd uintptr) bool { return receive(int(fd), contact) }); err != nil {
-				return
-			}
-		}
-	}()
-	return socket, nil
-}
-
-// receive reads one message. Each message is a contact, and its descriptors are pipes to
-// drain. receive returns false if there is no message yet.
-func receive(fd int, contact func()) bool {
-	var b [1]byte
-	oob := make([]byte, unix.CmsgSpace(2*4))
-	_, n, _, _, err := unix.Recvmsg(fd, b[:], oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-		return false
-	}
-	if err != nil {
-		return true
-	}
-	contact()
-	messages, err := unix.ParseSocketControlMessage(oob[:n])
-	if err != nil {
-		return true
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			drain(fd)
-		}
-	}
-	return true
+	return nil
 }
 
 // draining counts the pipes that PID 1 drains.
@@ -208,68 +179,4 @@ func pollable(fd int, name string) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// initLine is a runner's connection to PID 1. It is safe for concurrent use.
-type initLine struct {
-	fd   int
-	last atomic.Int64 // time of the last contact, in nanoseconds after begun
-}
-
-// begun is when this process started.
-var begun = time.Now()
-
-// contactPause is the least time between two contacts. Each of them wakes PID 1, which makes
-// the command slower. Leases are a second or longer.
-const contactPause = 250 * time.Millisecond
-
-func dialInit() (*initLine, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	// The first runner may be here before PID 1 is ready.
-	for deadline := time.Now().Add(dialTime); ; time.Sleep(dialPause) {
-		err := unix.Connect(fd, &unix.SockaddrUnix{Name: initSocket})
-		if err == nil {
-			return &initLine{fd: fd}, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("connect to PID 1: %w", err)
-		}
-	}
-}
-
-// How long a runner waits for PID 1, which on a busy machine may be late.
-const (
-	dialTime  = 10 * time.Second
-	dialPause = 2 * time.Millisecond
-	leaveTime = 200 * time.Millisecond
-)
-
-// contact reports to PID 1 that the host is there. If the queue is full, the messages in it
-// suffice.
-func (l *initLine) contact() {
-	if now, last := int64(time.Since(begun)), l.last.Load(); last == 0 || now-last >= int64(contactPause) {
-		l.last.Store(now)
-		_, _ = unix.Write(l.fd, []byte{0})
-	}
-}
-
-// leave hands pipes to PID 1, which drains them. It gives up after leaveTime: the queue of
-// PID 1 is short, and PID 1 may be slow if much happens at once.
-func (l *initLine) leave(pipes []*os.File) {
-	var fds []int
-	for _, p := range pipes {
-		fds = append(fds, int(p.Fd())) // Fd makes it blocking; PID 1 undoes that
-	}
-	if len(fds) == 0 {
-		return
-	}
-	for deadline := time.Now().Add(leaveTime); ; time.Sleep(dialPause) {
-		err := unix.Sendmsg(l.fd, []byte{0}, unix.UnixRights(fds...), nil, 0)
-		if !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
-			return
-		}
-	}
 }

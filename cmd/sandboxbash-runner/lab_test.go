@@ -10,7 +10,10 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,11 +26,16 @@ import (
 // The test binary is its own runner. labInit is PID 1 of new namespaces, labVerb any
 // other runner in them.
 const (
-	labRole = "SANDBOXBASH_TEST_RUNNER"
-	labInit = "init"
-	labVerb = "verb"
-	labWork = "/run/work" // every user of the lab may write here
-	labUser = 12345       // uid and gid of commands
+	labRole   = "SANDBOXBASH_TEST_RUNNER"
+	labNext   = "SANDBOXBASH_TEST_NEXT" // the role that labEnter starts
+	labPID    = "SANDBOXBASH_TEST_PID"  // of the PID 1, outside its namespace
+	labEnter  = "enter"                 // starts another role in the namespaces of a PID 1
+	labInit   = "init"
+	labVerb   = "verb"
+	labOdd    = "odd"       // a serving runner that cannot restore its OOM score
+	labFreeze = "freeze"    // a runner that is killed while all commands are stopped
+	labWork   = "/run/work" // every user of the lab may write here
+	labUser   = 12345       // uid and gid of commands
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +44,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	_ = os.Unsetenv(labRole) // a constant name is valid
+	if next := os.Getenv(labNext); next != "" {
+		_ = os.Setenv(labRole, next)
+		_ = os.Unsetenv(labNext)
+	}
 	// What the test's own parent has left open: an engine leaves nothing.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	if role == labInit {
@@ -44,7 +56,94 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	switch role {
+	case labEnter:
+		os.Exit(enter())
+	case labOdd:
+		os.Exit(serveOdd())
+	case labFreeze:
+		os.Exit(freezeAndDie())
+	}
 	os.Exit(run(os.Args[1:]))
+}
+
+// enter starts its arguments in the namespaces of the process that labPID names, as an engine
+// does, and waits for the end. Unlike nsenter it does not stop when what it has started does.
+func enter() int {
+	runtime.LockOSThread()
+	err := errors.Join(
+		unix.Unshare(unix.CLONE_FS),
+		// Or a command that is uid 0 would get back what its runner drops.
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+	)
+	dir := "/proc/" + os.Getenv(labPID) + "/ns/"
+	var spaces []*os.File
+	for _, name := range []string{"pid", "mnt"} {
+		f, openErr := os.Open(dir + name)
+		err = errors.Join(err, openErr)
+		spaces = append(spaces, f)
+	}
+	for _, f := range spaces {
+		if err == nil {
+			err = unix.Setns(int(f.Fd()), 0)
+		}
+	}
+	pid := 0
+	if err == nil {
+		pid, err = syscall.ForkExec(os.Args[1], os.Args[1:], &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "enter:", err)
+		return 3
+	}
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		f.Close() // only what was started holds them
+	}
+	var status unix.WaitStatus
+	for {
+		if _, err = unix.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if status.Signaled() {
+		_ = unix.Kill(os.Getpid(), status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// serveOdd serves as a runner whose OOM score the kernel does not restore.
+func serveOdd() int {
+	err := errors.Join(harden(), adoptOrphans())
+	if err == nil {
+		var s *server
+		if s, err = newServer(); err == nil {
+			s.kids.mine = []byte("no number")
+			err = s.serve(os.Stdin, os.Stdout)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "odd runner:", err)
+		return 3
+	}
+	return 0
+}
+
+// freezeAndDie stops all commands as a freeze does, and is killed then.
+func freezeAndDie() int {
+	err := harden()
+	if err == nil {
+		var s *server
+		if s, err = newServer(); err == nil {
+			s.freezer.alone(func() {
+				s.init.beginFreeze()
+				s.freezer.stopAll()
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			})
+			err = errors.New("it lives")
+		}
+	}
+	fmt.Fprintln(os.Stderr, "freeze:", err)
+	return 3
 }
 
 // furnish makes of the new namespaces what a runner expects of a container.
@@ -66,18 +165,33 @@ func furnish() error {
 type lab struct {
 	t    *testing.T
 	init *exec.Cmd
+	user uint32 // uid and gid of commands
+	role string // of the runners
 }
 
 // newLab starts PID 1 and ends everything below it at the test's end.
 func newLab(t *testing.T, lease time.Duration) *lab {
 	t.Helper()
+	return newLabOf(t, lease, labUser)
+}
+
+// newDevLab is newLab with commands that are uid 0, as in profile dev.
+func newDevLab(t *testing.T) *lab {
+	t.Helper()
+	return newLabOf(t, time.Minute, 0)
+}
+
+func newLabOf(t *testing.T, lease time.Duration, user uint32) *lab {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("namespaces with several users need uid 0")
 	}
-	if _, err := exec.LookPath("nsenter"); err != nil {
-		t.Skip("no nsenter on this machine")
+	for _, tool := range []string{"nsenter", "setsid"} { // of util-linux
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("no %s on this machine", tool)
+		}
 	}
-	args := wire.VerbInit.Command(&wire.InitArgs{Lease: lease, User: labUser})
+	args := wire.VerbInit.Command(&wire.InitArgs{Lease: lease, User: user})
 	cmd := exec.Command(testBinary(t), args...) //nolint:noctx // ended below, as the kernel ends a namespace
 	cmd.Env = append(os.Environ(), labRole+"="+labInit)
 	cmd.Stderr = t.Output()
@@ -90,7 +204,7 @@ func newLab(t *testing.T, lease time.Duration) *lab {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, init: cmd}
+	l := &lab{t: t, init: cmd, user: user, role: labVerb}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -112,29 +226,52 @@ func (l *lab) pid() string { return strconv.Itoa(l.init.Process.Pid) }
 // command is a runner's verb in the lab, as an engine's exec starts it.
 func (l *lab) command(args ...string) *exec.Cmd {
 	l.t.Helper()
-	words := append([]string{"-t", l.pid(), "-p", "-m", "--", testBinary(l.t)}, args...)
-	cmd := exec.CommandContext(l.t.Context(), "nsenter", words...)
-	cmd.Env = append(os.Environ(), labRole+"="+labVerb)
+	cmd := exec.CommandContext(l.t.Context(), testBinary(l.t), append([]string{testBinary(l.t)}, args...)...)
+	cmd.Env = append(os.Environ(), labRole+"="+labEnter, labNext+"="+l.role, labPID+"="+l.pid())
 	cmd.WaitDelay = 10 * time.Second // no test hangs on what holds a stream
 	return cmd
+}
+
+// childOf is the runner that command has started, by its pid outside of the lab.
+func childOf(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	pid := strconv.Itoa(cmd.Process.Pid)
+	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	if err != nil {
+		t.Skip("this kernel does not list the children of a process: " + err.Error())
+	}
+	child, err := strconv.Atoi(string(bytes.TrimSpace(children)))
+	if err != nil {
+		t.Fatalf("the children of process %s are %q; want one", pid, children)
+	}
+	return child
 }
 
 // count is how many processes of the lab have the text among their arguments.
 func (l *lab) count(text string) int {
 	l.t.Helper()
-	cmd := exec.CommandContext(l.t.Context(), "nsenter", "-t", l.pid(), "-p", "-m", "--",
-		"/bin/sh", "-c", `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <$f; echo; done 2>/dev/null`)
-	out, err := cmd.Output()
-	if err != nil {
-		l.t.Fatalf("list the lab's processes: %v", err)
-	}
 	n := 0
-	for line := range bytes.Lines(out) {
-		if bytes.Contains(line, []byte(text)) {
+	for _, line := range l.arguments() {
+		if strings.Contains(line, text) {
 			n++
 		}
 	}
 	return n
+}
+
+// arguments lists those of all processes of the lab. It starts no process there, which a
+// freeze would stop.
+func (l *lab) arguments() (all []string) {
+	l.t.Helper()
+	files, err := filepath.Glob("/proc/" + l.pid() + "/root/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		l.t.Fatalf("the lab's processes: %d, %v", len(files), err)
+	}
+	for _, f := range files {
+		line, _ := os.ReadFile(f) // it may have ended
+		all = append(all, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+	}
+	return all
 }
 
 // eventually waits until the condition holds.
@@ -150,6 +287,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // host is the host's end of a serving runner.
 type host struct {
 	t      *testing.T
+	user   uint32 // uid and gid of commands
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *wire.Reader
@@ -169,7 +307,7 @@ func (l *lab) serve() *host {
 // dial starts a runner and takes its Hello.
 func (l *lab) dial() *host {
 	l.t.Helper()
-	h := &host{t: l.t, cmd: l.command(string(wire.VerbServe))}
+	h := &host{t: l.t, user: l.user, cmd: l.command(string(wire.VerbServe))}
 	h.cmd.Stderr = &h.stderr
 	in, err := h.cmd.StdinPipe()
 	if err != nil {
@@ -230,7 +368,7 @@ func (h *host) request(req wire.Request) {
 		req.Env = []string{"PATH=/usr/bin:/bin"}
 	}
 	if req.UID == 0 && req.GID == 0 && req.Path != wire.RunnerPath {
-		req.UID, req.GID = labUser, labUser
+		req.UID, req.GID = h.user, h.user
 	}
 	b := req.Append(nil)
 	for len(b) > wire.MaxPayload {

@@ -42,11 +42,8 @@ func (p *outPipe) pump(out *frameWriter, room *[]byte, leader <-chan struct{}) {
 		if counts {
 			p.owed.Add(-int64(n))
 		}
-		switch {
-		case n > 0 && p.job != nil:
-			p.keep(out, buf, n, leader)
-		case n > 0:
-			p.pass(out, buf, n, leader)
+		if n > 0 {
+			p.deliver(out, buf, n, leader)
 		}
 		if !grown && n >= 64<<10 {
 			// It fills a pipe of the default size, so make the pipe larger.
@@ -85,38 +82,26 @@ func pause(leader <-chan struct{}) bool {
 	}
 }
 
-// pass sends what was read, small output perhaps a little later.
-func (p *outPipe) pass(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
-	if n < smallChunk && pause(leader) {
-		p.hold(out, buf, n)
+// deliver sends the n bytes in buf, which has room for their header. For a command with a job
+// it writes them to the job's file first, and sends them only until the hand-over. With a
+// leader it holds small output that came just before the leader's end: the command's end
+// sends another frame at the latest.
+func (p *outPipe) deliver(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
+	frame := buf[:wire.HeaderSize+n]
+	if p.job != nil {
+		p.job.spool.write(frame[wire.HeaderSize:])
+		p.job.mu.Lock()
+		defer p.job.mu.Unlock()
+		if p.job.phase == handedOver {
+			return
+		}
+	}
+	wire.PutHeader(frame, p.kind, n)
+	if leader != nil && n < smallChunk && pause(leader) {
+		out.hold(frame)
 	} else {
-		p.send(out, buf, n)
+		out.write(frame)
 	}
-}
-
-// keep is like pass for a command with a job. It writes the output to the job's file first,
-// and to the host only until the hand-over.
-func (p *outPipe) keep(out *frameWriter, buf []byte, n int, leader <-chan struct{}) {
-	p.job.spool.write(buf[wire.HeaderSize : wire.HeaderSize+n])
-	p.job.mu.Lock()
-	defer p.job.mu.Unlock()
-	if p.job.phase == handedOver {
-		return
-	}
-	p.pass(out, buf, n, leader)
-}
-
-// hold keeps a frame to be sent with the next one. The command's end sends one at the
-// latest.
-func (p *outPipe) hold(out *frameWriter, buf []byte, n int) {
-	wire.PutHeader(buf, p.kind, n)
-	out.hold(buf[:wire.HeaderSize+n])
-	p.sent.Add(uint64(n))
-}
-
-func (p *outPipe) send(out *frameWriter, buf []byte, n int) {
-	wire.PutHeader(buf, p.kind, n)
-	out.write(buf[:wire.HeaderSize+n])
 	p.sent.Add(uint64(n))
 }
 
@@ -133,11 +118,7 @@ func (p *outPipe) pumpOwed(out *frameWriter, buf []byte) {
 			return
 		}
 		p.owed.Add(-int64(n))
-		if p.job != nil {
-			p.keep(out, buf, n, nil)
-		} else {
-			p.send(out, buf, n)
-		}
+		p.deliver(out, buf, n, nil)
 	}
 }
 

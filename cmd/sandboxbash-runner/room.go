@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -56,9 +55,8 @@ func statRoom(path string) (wire.NoRoom, bool) {
 // change while a container runs.
 func (s *server) watched(paths []string) []string {
 	s.tmpfs.Do(func() {
-		if info, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
-			s.inMemory = writableTmpfs(info)
-		}
+		mounts, _ := proc.Mounts() // without them, those that the host has named are watched
+		s.inMemory = writableTmpfs(mounts)
 	})
 	all := slices.Concat(paths, s.inMemory)
 	all = slices.DeleteFunc(all, func(p string) bool { return len(p) > maxWatched })
@@ -66,18 +64,14 @@ func (s *server) watched(paths []string) []string {
 	return slices.Compact(all)
 }
 
-// writableTmpfs lists the mounts of proc_pid_mountinfo(5) that are in memory and
-// writable. Those of the kernel's own directories hide files and hold none.
-func writableTmpfs(info []byte) []string {
+// writableTmpfs lists the mounts that are in memory and writable. Those of the kernel's own
+// directories hide files and hold none.
+func writableTmpfs(mounts []proc.Mount) []string {
 	var out []string
-	for line := range proc.Lines(info) {
-		before, after, _ := strings.Cut(string(line), " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if len(f) < 6 || len(g) < 3 || g[0] != "tmpfs" || strings.HasPrefix(f[4], "/proc/") || strings.HasPrefix(f[4], "/sys/") {
-			continue
-		}
-		if slices.Contains(strings.Split(f[5], ","), "rw") && slices.Contains(strings.Split(g[2], ","), "rw") {
-			out = append(out, wire.UnescapeMount(f[4]))
+	for _, m := range mounts {
+		kernels := strings.HasPrefix(m.Target, "/proc/") || strings.HasPrefix(m.Target, "/sys/")
+		if m.Type == "tmpfs" && !kernels && slices.Contains(m.Options, "rw") && slices.Contains(m.Super, "rw") {
+			out = append(out, m.Target)
 		}
 	}
 	return out

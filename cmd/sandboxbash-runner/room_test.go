@@ -4,24 +4,51 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
+	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
+// A full file system in memory explains a failure only if the command could have written to it.
 func TestWritableTmpfs(t *testing.T) {
 	t.Parallel()
-	const info = `1 0 0:1 / / ro,relatime - overlay overlay rw,lowerdir=/x
-2 1 0:2 / /tmp rw,nosuid - tmpfs tmpfs rw,size=8192k
-3 1 0:3 / /a\040b rw,nosuid - tmpfs tmpfs rw,size=8192k
-4 1 0:4 / /data ro,nosuid - tmpfs tmpfs rw
-5 1 0:5 / /data2 rw,nosuid - tmpfs tmpfs ro
-6 1 0:6 / /sys/firmware rw,relatime - tmpfs tmpfs rw
-7 1 0:7 / /sys/fs/cgroup rw shared:7 - tmpfs tmpfs rw
-8 1 254:1 /v /workspace rw - ext4 /dev/sda rw
-9 1 0:9 / /opt rw master:1 - tmpfs tmpfs rw
-broken
-`
-	if got, want := writableTmpfs([]byte(info)), []string{"/tmp", "/a b", "/opt"}; !slices.Equal(got, want) {
-		t.Errorf("writableTmpfs() = %q; want %q", got, want)
+	mount := func(target, kind, options, super string) proc.Mount {
+		return proc.Mount{Mount: wire.Mount{Target: target, Type: kind, Options: strings.Split(options, ",")}, Super: strings.Split(super, ",")}
+	}
+	for _, row := range []struct {
+		mount proc.Mount
+		want  bool
+	}{
+		{mount("/", "overlay", "ro,relatime", "rw,lowerdir=/x"), false},
+		{mount("/workspace", "ext4", "rw", "rw"), false},
+		{mount("/tmp", "tmpfs", "rw,nosuid", "rw,size=8192k"), true},
+		{mount("/a b", "tmpfs", "nosuid,rw", "size=8192k,rw"), true},
+		{mount("/data", "tmpfs", "ro,nosuid", "rw"), false},
+		{mount("/data", "tmpfs", "rw,nosuid", "ro"), false},
+		{mount("/sys/firmware", "tmpfs", "rw", "rw"), false},
+		{mount("/proc/scsi", "tmpfs", "rw", "rw"), false},
+		{mount("/process", "tmpfs", "rw", "rw"), true},
+	} {
+		if got := len(writableTmpfs([]proc.Mount{row.mount})) == 1; got != row.want {
+			t.Errorf("writableTmpfs(%+v) lists it: %t; want %t", row.mount, got, row.want)
+		}
+	}
+}
+
+// A session's paths are looked at once each, and none that a job's record has no room for.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("x", maxWatched-1)
+	s := &server{inMemory: []string{"/tmp", "/run"}}
+	s.tmpfs.Do(func() {}) // as if the mounts had been read
+	got := s.watched([]string{"/workspace", "/tmp", long, long + "x"})
+	if want := []string{"/run", "/tmp", "/workspace", long}; !slices.Equal(got, want) {
+		t.Errorf("watched() = %q; want %q", got, want)
+	}
+	if !slices.Equal(s.inMemory, []string{"/tmp", "/run"}) {
+		t.Errorf("afterwards the server's own list is %q; want it unchanged", s.inMemory)
 	}
 }
 

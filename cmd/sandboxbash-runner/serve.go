@@ -13,19 +13,47 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 	"github.com/sandboxbash/sandboxbash/internal/runner/shells"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
 // server runs one command at a time for the host at the other end of stdio.
+//
+// Its states, and what ends each of them:
+//
+//	state    the host may send     ends with
+//	greeted  Open                  Open: idle; a Request that comes before has a lease of a minute
+//	idle     Part, Request         the last part of a Request: busy
+//	busy     Stdin, Kill, Detach   Failed or Exit without children left: idle
+//	                               Exit with children left, the end of a job: the process exits
+//	any      Ping                  the end of the stream, a frame that breaks the rules, or
+//	                               silence for a lease: gone
+//	gone                           the command is killed, unless it is a job; the process exits
+//
+// Three kinds of goroutines work on a command, in this order:
+//
+//   - read handles frames, one at a time. It alone sets server.command and server.request, so
+//     that they need no lock. It never waits for the command, because the next frame may be
+//     the Kill of it.
+//   - command.run takes the command from its slot to its Exit, and closes done. It frees the
+//     slot and closes done before it sends the Exit: the host may answer the Exit with the
+//     next Request, and read must not find the runner busy then.
+//   - The pumps and reap work between the start and the end. All frames go through one
+//     frameWriter, which run uses last: the Exit comes behind all output.
+//
+// serve itself only waits for the end of read, or of the lease, and then ends the last command.
+// After the end of a lease read is not waited for: it may be blocked on a host that takes no
+// frames.
 type server struct {
 	in   *wire.Reader
 	out  *frameWriter
 	init *initLine
 	oom  *oomCounter
-	pids *pidCounter
+	pids *proc.Counter
 	kids *oomScore
 
+	spoiled bool // it must not go on: see fork; set before a Failed
 	forker  *forker
 	freezer *freezer
 
@@ -39,32 +67,27 @@ type server struct {
 	lease time.Duration
 	watch *time.Timer // runs out when the host has been silent for too long
 
-	command *command // the last one; nil before the first
-	request []byte   // the parts of a Request so far
+	command *command     // the last one; nil before the first
+	request requestParts // of the next one
 }
 
 // serve speaks the protocol of internal/wire until the host goes away or a command
 // leaves children behind. It returns nil in both cases.
 func serve(stdin, stdout *os.File) error {
-	if err := harden(); err != nil {
-		return err
-	}
-	if err := adoptOrphans(); err != nil {
-		return err
-	}
 	s, err := newServer()
 	if err != nil {
 		return err
 	}
+	return s.serve(stdin, stdout)
+}
+
+// serve is the function serve for a server that has what every command needs.
+func (s *server) serve(stdin, stdout *os.File) (err error) {
+	defer s.init.farewell()
 	if err := s.attach(stdin, stdout); err != nil {
 		return err
 	}
-	hello := wire.Hello{
-		Version: wire.Version, PID: os.Getpid(),
-		Bash: s.has("bash"), Shell: s.has("sh"),
-	}
-	s.out.send(wire.TypeHello, hello.Append(nil))
-
+	s.hello(s.out)
 	frames := make(chan error, 1)
 	go func() { frames <- s.read() }()
 	select {
@@ -85,13 +108,16 @@ func serve(stdin, stdout *os.File) error {
 	return err
 }
 
-// newServer opens what every command needs. Standard streams are not touched.
+// newServer prepares this process to run commands, and opens what every command needs.
+// Standard streams are not touched.
 func newServer() (*server, error) {
-	s := &server{pids: openPidCounter(), shells: shells.Find(), lease: time.Minute}
-	err := limitOpenFiles()
-	if err != nil {
-		return nil, err
+	for _, prepare := range []func() error{harden, adoptOrphans, limitOpenFiles} {
+		if err := prepare(); err != nil {
+			return nil, err
+		}
 	}
+	s := &server{pids: proc.OpenCounter(), shells: shells.Find(), lease: time.Minute}
+	var err error
 	if s.kids, err = openOOMScore(); err != nil {
 		return nil, err
 	}
@@ -109,12 +135,19 @@ func newServer() (*server, error) {
 	if s.freezer, err = openFreezer(); err != nil {
 		return nil, err
 	}
+	s.freezer.line = s.init
 	for i := range s.slot {
 		if s.slot[i], err = os.OpenFile(slotPath(i), os.O_RDONLY, 0); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// hello greets the host with what this runner is and what the image has.
+func (s *server) hello(out *frameWriter) {
+	hello := wire.Hello{Version: wire.Version, PID: os.Getpid(), Bash: s.has("bash"), Shell: s.has("sh")}
+	out.send(wire.TypeHello, hello.Append(nil))
 }
 
 func (s *server) has(shell string) bool { return s.shells[shell].File != "" }
@@ -190,13 +223,11 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 		s.init.contact()
 		s.out.send(wire.TypePong, nil)
 	case wire.TypePart, wire.TypeRequest:
-		if len(s.request)+len(payload) > wire.MaxRequest {
-			return fmt.Errorf("%w: request above %d bytes", wire.ErrFrame, wire.MaxRequest)
+		req, err := s.request.add(kind, payload)
+		if err != nil || req == nil {
+			return err
 		}
-		s.request = append(s.request, payload...)
-		if kind == wire.TypeRequest {
-			return s.start()
-		}
+		return s.start(*req)
 	case wire.TypeStdin:
 		if s.command != nil {
 			s.command.stdin.push(payload)
@@ -229,13 +260,26 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 	return nil
 }
 
-// start starts the requested command. The host gets one Exit or one Failed in any case.
-func (s *server) start() error {
-	req, err := wire.ParseRequest(s.request)
-	s.request = nil // a script of megabytes must not stay
-	if err != nil {
-		return err
+// requestParts are the parts of a Request so far.
+type requestParts []byte
+
+// add adds a TypePart or a TypeRequest. It returns the request after its last part, and nil
+// before.
+func (p *requestParts) add(kind wire.Type, payload []byte) (*wire.Request, error) {
+	if len(*p)+len(payload) > wire.MaxRequest {
+		return nil, fmt.Errorf("%w: request above %d bytes", wire.ErrFrame, wire.MaxRequest)
 	}
+	*p = append(*p, payload...)
+	if kind == wire.TypePart {
+		return nil, nil
+	}
+	req, err := wire.ParseRequest(*p)
+	*p = nil // a script of megabytes must not stay
+	return &req, err
+}
+
+// start starts the requested command. The host gets one Exit or one Failed in any case.
+func (s *server) start(req wire.Request) error {
 	if s.busy() {
 		return fmt.Errorf("%w: a command is running", wire.ErrFrame)
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -215,24 +214,6 @@ func TestServeStdin(t *testing.T) {
 	h.send(wire.TypeKill, wire.Kill{Seq: h.seq}.Append(nil))
 	if a := h.answer(); a.exit.Rung != wire.RungKill || a.exit.Signal != int(unix.SIGKILL) {
 		t.Errorf("%+v; want it killed", a.exit)
-	}
-}
-
-// The runner keeps no more than the window in memory, whatever the host sends.
-func TestStdinWindow(t *testing.T) {
-	t.Parallel()
-	p := newStdinPipe(newFrameWriter(io.Discard), 1)
-	for range 2 * wire.StdinWindow / wire.MaxPayload {
-		p.push(make([]byte, wire.MaxPayload))
-	}
-	p.push([]byte("x"))
-	if p.size != wire.StdinWindow {
-		t.Errorf("%d bytes are queued; want %d", p.size, wire.StdinWindow)
-	}
-	p.end()
-	p.push(nil)
-	if len(p.queue) != wire.StdinWindow/wire.MaxPayload {
-		t.Errorf("%d pieces are queued behind the end; want none", len(p.queue)-wire.StdinWindow/wire.MaxPayload)
 	}
 }
 

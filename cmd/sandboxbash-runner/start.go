@@ -37,10 +37,10 @@ func (c *command) start() (wire.Failed, bool) {
 	if err != nil {
 		return failedErrno(err), false
 	}
-	c.ooms, c.count = c.server.oom.watch(), c.server.pids.count()
-	c.count.onSample(c.ooms.sample)
+	c.ooms, c.count = c.server.oom.watch(), c.server.pids.Count()
+	c.count.OnSample(c.ooms.sample)
 	if err = c.fork(path, child); err != nil {
-		c.count.end()
+		c.count.End()
 	}
 	c.req.Script = nil // a script of megabytes must not stay
 	if err != nil {
@@ -82,8 +82,9 @@ func (c *command) fork(path string, child []*os.File) error {
 		pid, err = c.server.forker.do(fork)
 	}
 	if restoreErr := c.server.kids.restore(); restoreErr != nil && err == nil {
-		// The runner itself is now the kernel's first choice when memory runs out. The
-		// child is killed, and the start fails.
+		// The runner itself is now the kernel's first choice when memory runs out, so it ends
+		// after its answer. PID 1 then kills what the child has started meanwhile.
+		c.server.spoiled = true
 		_ = unix.Kill(-pid, unix.SIGKILL)
 		return fmt.Errorf("restore oom_score_adj: %w", restoreErr)
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,14 +21,15 @@ const (
 	missedScans = 2
 )
 
-// sweeper kills everything below this process. Only the kernel can prove that nothing is
-// left: orphans become children of this process, so nothing is left when it has no child. A
-// scan of /proc finds what to kill, but proves nothing, because a process that forks and ends
-// in a loop may be in no scan.
+// sweeper kills everything below this process, or those of it that targets choose. Only the
+// kernel can prove that nothing is left: orphans become children of this process, so nothing
+// is left when it has no child. Where some children are bystanders, the proof is a list from
+// a frozen session. A scan of /proc finds what to kill, but proves nothing, because a process
+// that forks and ends in a loop may be in no scan.
 //
 // Each round of run goes
 //
-//	scan       list the processes below this one
+//	scan       list the targets
 //	kill       send SIGKILL to each of them that is not dead
 //	gone       wait for the kernel's proof, for a pause that doubles; end if it comes
 //	freeze     if two scans have missed something: see freezer
@@ -41,25 +41,37 @@ type sweeper struct {
 	// gone waits up to that long until this process has no child, and reports whether it has
 	// none.
 	gone func(wait time.Duration) bool
+	// of chooses what is killed. If it is nil, that is everything below this process.
+	of targets
 }
 
-// run kills until nothing is left or the deadline has passed. A zero deadline means that
-// there is none.
-func (s *sweeper) run(deadline time.Time) {
+// run kills until nothing is left or the deadline has passed, and reports whether nothing is
+// left. A zero deadline means that there is none.
+func (s *sweeper) run(deadline time.Time) bool {
+	of := s.of
+	if of == nil {
+		of = belowThis
+	}
 	killed := map[int]bool{}
 	missed := 0
 	for pause := minSweepPause; ; {
-		found := proc.Below(proc.Processes(), os.Getpid())
+		found := of(proc.Processes())
 		if s.kill(found, killed) > 0 || len(found) == 0 {
 			missed++
 		}
-		if s.gone(pause) || !deadline.IsZero() && time.Now().After(deadline) {
-			return
+		if s.gone(pause) {
+			return true
+		}
+		if !deadline.IsZero() && time.Now().After(deadline) {
+			return false
 		}
 		pause = min(2*pause, maxSweepPause)
 		if missed >= missedScans {
 			missed, pause = 0, minSweepPause
-			s.freezer.freeze()
+			// What is below a runner is all its command's, and wait4 will say the same.
+			if s.freezer.freeze(of) && s.of != nil {
+				return true
+			}
 		}
 	}
 }

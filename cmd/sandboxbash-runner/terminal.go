@@ -25,16 +25,11 @@ const requestTime = 30 * time.Second
 // terminal too, while it is raw; everything after that is the command's own. All
 // else that host and runner say to each other goes through the attendant.
 func runTerminal() (int, error) {
-	if err := harden(); err != nil {
-		return 0, err
-	}
-	if err := adoptOrphans(); err != nil {
-		return 0, err
-	}
 	s, err := newServer()
 	if err != nil {
 		return 0, err
 	}
+	defer s.init.farewell()
 	socket, err := listenForAttendant()
 	if err != nil {
 		return 0, err
@@ -55,49 +50,44 @@ func runTerminal() (int, error) {
 	if err := lendTerminal(req.GID); err != nil {
 		return 0, err
 	}
-	c := newCommand(s, req)
+	c := newCommand(s, *req)
 	c.onTerminal = true
 	return runOnTerminal(c, socket.attendant)
 }
 
 // readTerminalRequest turns the terminal raw, says hello, reads the request and
 // restores the terminal.
-func readTerminalRequest(s *server) (wire.Request, error) {
-	var req wire.Request
+func readTerminalRequest(s *server) (*wire.Request, error) {
 	cooked, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
-		return req, fmt.Errorf("standard input is not a terminal: %w", err)
+		return nil, fmt.Errorf("standard input is not a terminal: %w", err)
 	}
 	raw := *cooked
 	raw.Iflag, raw.Oflag, raw.Lflag = 0, 0, 0
 	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, &raw); err != nil {
-		return req, fmt.Errorf("raw terminal: %w", err)
+		return nil, fmt.Errorf("raw terminal: %w", err)
 	}
-	hello := wire.Hello{Version: wire.Version, PID: os.Getpid(), Bash: s.has("bash"), Shell: s.has("sh")}
-	newFrameWriter(os.Stdout).send(wire.TypeHello, hello.Append(nil))
+	s.hello(newFrameWriter(os.Stdout))
 	in := wire.NewReader(os.Stdin)
-	var parts []byte
-	for {
+	var req *wire.Request
+	for req == nil {
 		kind, payload, err := in.Next()
 		if err != nil {
-			return req, err
+			return nil, err
 		}
-		if kind != wire.TypePart && kind != wire.TypeRequest || len(parts)+len(payload) > wire.MaxRequest {
-			return req, fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
+		if kind != wire.TypePart && kind != wire.TypeRequest {
+			return nil, fmt.Errorf("%w: type %q", wire.ErrFrame, kind)
 		}
-		if parts = append(parts, payload...); kind == wire.TypeRequest {
-			break
+		if req, err = s.request.add(kind, payload); err != nil {
+			return nil, err
 		}
-	}
-	if req, err = wire.ParseRequest(parts); err != nil {
-		return req, err
 	}
 	// The host types nothing before it hears of the start, so nothing is lost in
 	// the reader.
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, cooked); err != nil {
-		return req, fmt.Errorf("restore terminal: %w", err)
+		return nil, fmt.Errorf("restore terminal: %w", err)
 	}
 	return req, nil
 }

@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 	"images/packrunner":      {},
 
 	// Parts of the runner.
-	"internal/runner/proc":    {},
+	"internal/runner/proc":    {"internal/wire"},
 	"internal/runner/shells":  {},
 	"internal/runner/jobs":    {"internal/wire"},
 	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},

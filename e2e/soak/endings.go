@@ -28,11 +28,15 @@ type ending struct {
 }
 
 // wants reports whether an outcome is right. In profile dev a command is root in its
-// container and can stop or kill its runner and PID 1. Then its end may also be unknown, or
-// its session lost, but nothing else.
+// container and can stop or kill its runner and PID 1. Then its end may also be unknown, its
+// session or its job lost, or its terminal without a runner before it has started, but nothing
+// else, and only where nothing of the command is left: one looks for that after every outcome.
 func (e ending) wants(outcome string, dev bool) bool {
+	if slices.Contains(e.want, outcome) {
+		return true
+	}
 	kind, _, _ := strings.Cut(outcome, "{")
-	return slices.Contains(e.want, outcome) || dev && (kind == "outcome-unknown" || kind == "session-lost")
+	return dev && (kind == "outcome-unknown" || kind == "session-lost" || outcome == "lost" && strings.HasPrefix(e.name, "job: "))
 }
 
 const gone = "(client gone)"

@@ -73,6 +73,13 @@ func (w *killer) one(ctx context.Context, mark string, a adversary, e ending) ki
 			note("%d survive: %v", len(left), left)
 		}
 	}
+	if w.session.dev && !slices.Contains(e.want, outcome) && err == nil {
+		// Such an end is allowed only if nothing is left, under whatever name. Nothing else
+		// runs in this session.
+		if err := nobodyIn(w.session); err != nil {
+			note("%v", err)
+		}
+	}
 	k.size = size(k.grown)
 	if w.session.dev {
 		if err := w.renew(ctx); err != nil {

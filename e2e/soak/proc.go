@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sandboxbash/sandboxbash/e2e/processes"
@@ -25,16 +26,30 @@ func marked(mark string) []processes.Process {
 }
 
 // commandsIn lists the processes of commands in a container's cgroups. PID 1, the runners and
-// the engine's helpers are uid 0 and commands never are. It needs no mark, which a command
-// could remove.
+// the engine's helpers are uid 0 and have a capability that commands never have. It needs no
+// mark, which a command could remove.
 func commandsIn(container string) []processes.Process {
 	var found []processes.Process
 	for _, p := range processes.All() {
-		if p.InContainer(container) && p.UID != 0 {
+		if p.InContainer(container) && (p.UID != 0 || !mayAudit(p.PID)) {
 			found = append(found, p)
 		}
 	}
 	return found
+}
+
+const capAuditWrite = 29 // CAP_AUDIT_WRITE, capability.h
+
+// mayAudit reports whether a process has CAP_AUDIT_WRITE, or has ended.
+func mayAudit(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(text), "\nCapPrm:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	set, err := strconv.ParseUint(line, 16, 64)
+	return err == nil && set>>capAuditWrite&1 != 0
 }
 
 // memory returns the resident memory of a process in bytes, 0 if it has ended.

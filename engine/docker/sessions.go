@@ -11,7 +11,7 @@ import (
 )
 
 // Engine runs sessions as containers of a Docker engine. It is an engine.Engine, with
-// engine.Workspaces, engine.Limiter and engine.Pruner.
+// engine.Workspaces, engine.Limiter, engine.Holder and engine.Pruner.
 //
 // A session is a container, and volumes that end with it: its workspace, unless that is
 // a directory of the engine's machine, its records, and on Podman what is in memory. The
@@ -28,6 +28,7 @@ var (
 	_ engine.Engine     = (*Engine)(nil)
 	_ engine.Workspaces = (*Engine)(nil)
 	_ engine.Limiter    = (*Engine)(nil)
+	_ engine.Holder     = (*Engine)(nil)
 	_ engine.Pruner     = (*Engine)(nil)
 )
 
@@ -116,6 +117,11 @@ func (e *Engine) Limit(ctx context.Context, h engine.Handle, u engine.Usage) err
 // Sweep signals PID 1, which takes no process.
 func (e *Engine) Sweep(ctx context.Context, h engine.Handle) error {
 	return e.containers.SignalContainer(ctx, ContainerID(h.Ref), "USR2")
+}
+
+// Hold signals PID 1, which takes no process.
+func (e *Engine) Hold(ctx context.Context, h engine.Handle) error {
+	return e.containers.SignalContainer(ctx, ContainerID(h.Ref), "USR1")
 }
 
 // Reset kills the container and starts it again.

@@ -56,6 +56,7 @@ var (
 	_ engine.Engine     = (*Engine)(nil)
 	_ engine.Workspaces = (*Engine)(nil)
 	_ engine.Limiter    = (*Engine)(nil)
+	_ engine.Holder     = (*Engine)(nil)
 )
 
 // New returns an Engine without sessions.
@@ -291,6 +292,9 @@ func (stream) ExitCode(context.Context) (int, error)    { return 0, nil }
 
 // Sweep does nothing.
 func (e *Engine) Sweep(ctx context.Context, _ engine.Handle) error { return e.begin(ctx, "sweep") }
+
+// Hold does nothing.
+func (e *Engine) Hold(ctx context.Context, _ engine.Handle) error { return e.begin(ctx, "hold") }
 
 // Reset closes the streams of a session and starts it again.
 func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {

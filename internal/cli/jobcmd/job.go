@@ -296,8 +296,8 @@ func (a *commands) killCommand() *cobra.Command {
 		Args:    flags.Args(1, -1, "ids of jobs"),
 	}
 	flags.Add(cmd, "session.id", "quiet")
-	cmd.RunE = a.eachJob(func(ctx context.Context, j *sandbox.Job) error {
-		_, err := j.Kill(ctx)
+	cmd.RunE = a.eachJob(func(ctx context.Context, s *sandbox.Session, id string) error {
+		_, err := s.KillJob(ctx, "", id)
 		return err
 	})
 	return cmd
@@ -310,21 +310,21 @@ func (a *commands) removeCommand() *cobra.Command {
 		Args:    flags.Args(1, -1, "ids of jobs"),
 	}
 	flags.Add(cmd, "session.id", "quiet")
-	cmd.RunE = a.eachJob(func(ctx context.Context, j *sandbox.Job) error { return j.Remove(ctx) })
+	cmd.RunE = a.eachJob(func(ctx context.Context, s *sandbox.Session, id string) error {
+		j, err := s.Job(ctx, "", id)
+		if err == nil {
+			err = j.Remove(ctx)
+		}
+		return err
+	})
 	return cmd
 }
 
 // eachJob does the same to several jobs, and prints the ids of those it was done
 // to.
-func (a *commands) eachJob(do func(context.Context, *sandbox.Job) error) func(*cobra.Command, []string) error {
+func (a *commands) eachJob(do func(ctx context.Context, s *sandbox.Session, id string) error) func(*cobra.Command, []string) error {
 	return a.aboutJobs(func(ctx context.Context, s *sandbox.Session, args []string) error {
-		return core.Each(a.streams.Listing(a.cfg.Quiet), args, func(id string) (string, error) {
-			j, err := s.Job(ctx, "", id)
-			if err == nil {
-				err = do(ctx, j)
-			}
-			return id, err
-		})
+		return core.Each(a.streams.Listing(a.cfg.Quiet), args, func(id string) (string, error) { return id, do(ctx, s, id) })
 	})
 }
 

@@ -220,15 +220,10 @@ func freeName(taken map[string]bool, name string, id uint64) string {
 
 // mountPoints are the places where something is mounted.
 func mountPoints() (map[string]bool, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
+	mounts, err := proc.Mounts()
 	points := map[string]bool{}
-	for line := range proc.Lines(info) {
-		if f := strings.Fields(string(line)); len(f) > 4 {
-			points[wire.UnescapeMount(f[4])] = true
-		}
+	for _, m := range mounts {
+		points[m.Target] = true
 	}
-	return points, nil
+	return points, err
 }

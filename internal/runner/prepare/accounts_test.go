@@ -224,3 +224,190 @@ func TestAccountsNotMounted(t *testing.T) {
 		t.Errorf("it has left %v, %v; want nothing", list, err)
 	}
 }
+
+// mounted is a directory where something is mounted: Accounts writes to no other.
+func mounted(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Skip("this machine lets the test mount nothing: " + err.Error())
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// accountsOf runs the verb for user 1000 of group 100.
+func accountsOf(from, to string) (int, error) {
+	return Accounts(wire.VerbAccounts.Command(&wire.AccountsArgs{From: from, To: to, UID: 1000, GID: 100, Name: "agent", Home: "/home/agent"})[1:])
+}
+
+// An image may have anything for its /etc. A copy is whole or has no passwd; why there is
+// none is the exit code.
+func TestAccounts(t *testing.T) {
+	const passwd, group = "root:x:0:0::/root:/bin/sh\n", "root:x:0:\n"
+	file := func(name, text string) func(string) error {
+		return func(etc string) error { return os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644) }
+	}
+	link := func(to, name string) func(string) error {
+		return func(etc string) error { return os.Symlink(to, filepath.Join(etc, name)) }
+	}
+	fifo := func(name string) func(string) error {
+		return func(etc string) error { return unix.Mkfifo(filepath.Join(etc, name), 0o644) }
+	}
+	dir := func(name string) func(string) error {
+		return func(etc string) error { return os.Mkdir(filepath.Join(etc, name), 0o755) }
+	}
+	size := func(name string, n int64) func(string) error {
+		return func(etc string) error {
+			return errors.Join(file(name, "")(etc), os.Truncate(filepath.Join(etc, name), n))
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		image []func(etc string) error
+		code  int
+		user  bool // the copy names the user
+	}{
+		{"empty", nil, 0, true},
+		{"usual", []func(string) error{file("passwd", passwd), file("group", group), file("motd", "hello")}, 0, true},
+		{"both are there", []func(string) error{file("passwd", "me:x:1000:100::/:/bin/sh\n"), file("group", "us:x:100:\n")}, wire.ExitAccountsThere, false},
+		{"one is there", []func(string) error{file("passwd", "me:x:1000:100::/:/bin/sh\n"), file("group", group)}, 0, false},
+		{"passwd is a link", []func(string) error{link("/etc/passwd", "passwd")}, wire.ExitAccountsOdd, false},
+		{"group is a link", []func(string) error{file("passwd", passwd), link("/etc/shadow", "group")}, wire.ExitAccountsOdd, false},
+		{"passwd is a directory", []func(string) error{dir("passwd")}, wire.ExitAccountsOdd, false},
+		{"group is a pipe", []func(string) error{fifo("group")}, wire.ExitAccountsOdd, false},
+		{"passwd is too large", []func(string) error{size("passwd", maxAccounts+1)}, wire.ExitAccountsLarge, false},
+		{"a file is too large", []func(string) error{size("blob", maxEtcBytes+1)}, wire.ExitAccountsLarge, false},
+		{"a directory named as the last file", []func(string) error{dir(".passwd")}, 1, false},
+	} {
+		from, to := t.TempDir(), mounted(t)
+		for _, add := range row.image {
+			if err := add(from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, err := accountsOf(from, to)
+		if err != nil {
+			code = 1 // as main does
+		}
+		if code != row.code {
+			t.Errorf("%s: Accounts() = %d, %v; want %d", row.name, code, err, row.code)
+		}
+		b, readErr := os.ReadFile(filepath.Join(to, "passwd"))
+		if whole := readErr == nil; whole != (row.code == 0) {
+			t.Errorf("%s: the copy has passwd: %v; want it only if the copy is whole", row.name, readErr)
+		}
+		if named := strings.Contains(string(b), "agent:x:1000:100::/home/agent:/"); named != row.user {
+			t.Errorf("%s: passwd is %q; want the user named: %t", row.name, b, row.user)
+		}
+		if names, err := filepath.Glob(filepath.Join(from, "*")); err != nil || len(names) > len(row.image) {
+			t.Errorf("%s: the image has %q, %v; want it unchanged", row.name, names, err)
+		}
+	}
+}
+
+// A copy that was broken off is made again from the start; one that is whole stays as it is.
+func TestAccountsAgain(t *testing.T) {
+	from, to := t.TempDir(), mounted(t)
+	at := func(name string) string { return filepath.Join(to, name) }
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(from, "motd"), []byte("new"), 0o644), os.WriteFile(at("motd"), []byte("half"), 0o600),
+		os.WriteFile(at("group"), []byte("half"), 0o600), os.MkdirAll(at("left/over"), 0o700), os.WriteFile(at(".passwd"), nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := accountsOf(from, to); code != 0 || err != nil {
+		t.Fatalf("Accounts() over half a copy = %d, %v; want 0", code, err)
+	}
+	list, err := os.ReadDir(to)
+	var names []string
+	for _, entry := range list {
+		names = append(names, entry.Name())
+	}
+	if got, want := strings.Join(names, " "), "group hostname hosts motd passwd resolv.conf"; got != want || err != nil {
+		t.Errorf("the copy has %s, %v; want %s", got, err, want)
+	}
+	if b, err := os.ReadFile(at("motd")); string(b) != "new" || err != nil {
+		t.Errorf("motd is %q, %v; want the image's", b, err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "motd"), []byte("newer"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := accountsOf(from, to); code != 0 || err != nil {
+		t.Errorf("Accounts() over a whole copy = %d, %v; want 0", code, err)
+	}
+	if b, err := os.ReadFile(at("motd")); string(b) != "new" || err != nil {
+		t.Errorf("motd is %q, %v; want a whole copy unchanged", b, err)
+	}
+	if code, err := accountsOf(filepath.Join(from, "none"), mounted(t)); code != 0 || err == nil {
+		t.Errorf("Accounts() of an image without /etc = %d, %v; want an error", code, err)
+	}
+	link := filepath.Join(t.TempDir(), "etc")
+	if err := os.Symlink("/etc", link); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := accountsOf(link, mounted(t)); code != wire.ExitAccountsOdd || err != nil {
+		t.Errorf("Accounts() of an /etc that is a link = %d, %v; want %d", code, err, wire.ExitAccountsOdd)
+	}
+}
+
+// A copy has the owners of its originals, also of links, and gives no rights besides.
+func TestCopyTreeOwners(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("files of several users need uid 0")
+	}
+	from, to := t.TempDir(), t.TempDir()
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(from, "dir"), 0o700), os.WriteFile(filepath.Join(from, "file"), nil, 0o600), os.Symlink("none", filepath.Join(from, "link")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for id, name := range []string{"dir", "file", "link"} {
+		if err := os.Lchown(filepath.Join(from, name), 500+id, 600+id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(from, "file"), os.ModeSetuid|os.ModeSetgid|0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := copier{bytes: 1 << 10, entries: 100}
+	if err := c.dir(openDir(t, from), openDir(t, to), from, 0); err != nil {
+		t.Fatal(err)
+	}
+	for id, name := range []string{"dir", "file", "link"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(to, name), &st); err != nil || st.Uid != uint32(500+id) || st.Gid != uint32(600+id) || st.Mode&0o7000 != 0 {
+			t.Errorf("%s is of %d:%d with mode %o, %v; want %d:%d without special bits", name, st.Uid, st.Gid, st.Mode, err, 500+id, 600+id)
+		}
+	}
+}
+
+// Names are bytes: what an image calls its files reaches no path but its own.
+func TestCopyTreeNames(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), t.TempDir()
+	names := []string{"\n", " ", "-rf", "\xff\xfe", `a\b`, "..x", "...", strings.Repeat("n", 255)}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := copier{bytes: 1 << 10, entries: len(names)}
+	if err := c.dir(openDir(t, from), openDir(t, to), from, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if b, err := os.ReadFile(filepath.Join(to, name)); string(b) != name || err != nil {
+			t.Errorf("the copy of %q holds %q, %v", name, b, err)
+		}
+	}
+	// A name that is taken in the copy is not followed or overwritten.
+	again := copier{bytes: 1 << 10, entries: 100}
+	if err := again.dir(openDir(t, from), openDir(t, to), from, 0); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a copy over another = %v; want %v", err, unix.EEXIST)
+	}
+}

@@ -3,6 +3,7 @@
 package prepare
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,5 +52,64 @@ func TestClearDir(t *testing.T) {
 	}
 	if _, err := os.Stat(kept); err != nil {
 		t.Errorf("a file behind a link: %v; want it untouched", err)
+	}
+}
+
+// What is no directory, or a link to one, is refused, and is left as it is.
+func TestClearRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		os.Mkdir(at("full"), 0o700), os.WriteFile(at("full/kept"), nil, 0o600), os.Symlink("full", at("link")), os.WriteFile(at("file"), nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args []string
+		want error // nil: any
+	}{
+		{[]string{at("link")}, unix.ENOTDIR},
+		{[]string{at("file")}, unix.ENOTDIR},
+		{[]string{at("none")}, unix.ENOENT},
+		{nil, nil},
+		{[]string{at("full"), at("full")}, nil},
+	} {
+		if err := Clear(row.args); err == nil || row.want != nil && !errors.Is(err, row.want) {
+			t.Errorf("Clear(%q) = %v; want %v", row.args, err, row.want)
+		}
+	}
+	for _, name := range []string{"full/kept", "link", "file"} {
+		if _, err := os.Lstat(at(name)); err != nil {
+			t.Errorf("%s: %v; want it untouched", name, err)
+		}
+	}
+	if err := Clear([]string{at("full")}); err != nil {
+		t.Errorf("Clear() = %v; want nil", err)
+	}
+	if err := Clear([]string{at("full")}); err != nil {
+		t.Errorf("Clear() of an empty directory = %v; want nil", err)
+	}
+}
+
+// A directory that another process fills again while it is emptied is an error or is empty in
+// the end; nothing is removed elsewhere.
+func TestClearLoses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 50 {
+		if err := os.MkdirAll(filepath.Join(dir, strconv.Itoa(i), "a", "b"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cleared := make(chan error, 1)
+	go func() { cleared <- Clear([]string{dir}) }()
+	for i := range 50 { // some of them are gone by now, or have moved
+		_ = os.RemoveAll(filepath.Join(dir, strconv.Itoa(i), "a"))
+	}
+	if err := <-cleared; err != nil && !errors.Is(err, unix.ENOENT) {
+		t.Errorf("Clear() beside another removal = %v; want nil, or that something was gone", err)
+	} else if list, readErr := os.ReadDir(dir); err == nil && (len(list) != 0 || readErr != nil) {
+		t.Errorf("Clear() = nil, and left %v, %v; want nothing", list, readErr)
 	}
 }

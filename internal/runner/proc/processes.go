@@ -14,13 +14,13 @@ import (
 
 // Process is what /proc/PID says about a process.
 type Process struct {
-	PID, Parent, Group int
-	State              byte // 'Z' only if none of its threads lives
-	Threads            int
-	CPUTicks           uint64 // user and system time
-	StartTicks         uint64 // after boot
-	Pages              uint64 // resident
-	Name               string
+	PID, Parent, Group, Session int
+	State                       byte // 'Z' only if none of its threads lives
+	Threads                     int
+	CPUTicks                    uint64 // user and system time
+	StartTicks                  uint64 // after boot
+	Pages                       uint64 // resident
+	Name                        string
 }
 
 // Processes lists what runs in the container, in /proc's order.
@@ -40,18 +40,25 @@ func Processes() []Process {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		if p, ok := parseStat(pid, stat); ok {
-			if p.Dead() && p.Threads > 1 {
-				p.State = threadState(name, p.State)
-			}
+		if p, ok := Find(pid); ok {
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// Find describes one process. It returns false if there is none with this pid.
+func Find(pid int) (Process, bool) {
+	name := strconv.Itoa(pid)
+	stat, err := os.ReadFile("/proc/" + name + "/stat")
+	if err != nil {
+		return Process{}, false // it has ended
+	}
+	p, ok := parseStat(pid, stat)
+	if ok && p.Dead() && p.Threads > 1 {
+		p.State = threadState(name, p.State)
+	}
+	return p, ok
 }
 
 // threadState returns the state of the first living thread of a process, or dead if there is
@@ -90,7 +97,7 @@ func parseStat(pid int, stat []byte) (Process, bool) {
 		return n
 	}
 	return Process{
-		PID: pid, Parent: int(number(1)), Group: int(number(2)), State: f[0][0], Threads: int(number(17)),
+		PID: pid, Parent: int(number(1)), Group: int(number(2)), Session: int(number(3)), State: f[0][0], Threads: int(number(17)),
 		CPUTicks: number(11) + number(12), StartTicks: number(19), Pages: number(21),
 		Name: string(stat[open+1 : end]),
 	}, true
@@ -102,9 +109,13 @@ func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
 // Stopped reports whether a signal or a tracer has stopped the process.
 func (p Process) Stopped() bool { return p.State == 'T' || p.State == 't' }
 
-// Below returns the processes in all that descend from root, including dead ones.
-func Below(all []Process, root int) []Process {
-	in := map[int]bool{root: true}
+// Below returns the processes in all that descend from one of the roots, including dead ones,
+// and without the roots.
+func Below(all []Process, roots ...int) []Process {
+	in, root := map[int]bool{}, map[int]bool{}
+	for _, pid := range roots {
+		in[pid], root[pid] = true, true
+	}
 	// /proc is sorted by pid, and a child mostly has a larger one than its
 	// parent, but numbers wrap: repeat until nothing is added.
 	for grown := true; grown; {
@@ -115,7 +126,7 @@ func Below(all []Process, root int) []Process {
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(p Process) bool { return p.PID == root || !in[p.PID] })
+	return slices.DeleteFunc(slices.Clone(all), func(p Process) bool { return root[p.PID] || !in[p.PID] })
 }
 
 // Descendants lists the living processes below root.

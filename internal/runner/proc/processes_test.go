@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,8 +17,19 @@ import (
 
 const endMainThread = "SANDBOXBASH_TEST_END_MAIN_THREAD"
 
-// The test binary is its own helper: a process whose main thread has ended.
+// actForUser makes the test binary a process that acts for a user, as a transfer does.
+const actForUser = "SANDBOXBASH_TEST_ACT_FOR_USER"
+
+// The test binary is its own helper: a process whose main thread has ended, or one that acts
+// for a user.
 func init() {
+	if os.Getenv(actForUser) != "" {
+		if err := syscall.Setresuid(0, commandUser, 0); err != nil {
+			os.Exit(1)
+		}
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}
 	if os.Getenv(endMainThread) == "" {
 		return
 	}

@@ -14,10 +14,12 @@ type Shell struct {
 
 // Find looks for bash and sh where images keep them. The image's PATH is not used: it
 // may be broken, or a trap.
-func Find() map[string]Shell {
+func Find() map[string]Shell { return findIn([]string{"/bin", "/usr/bin", "/usr/local/bin"}) }
+
+func findIn(dirs []string) map[string]Shell {
 	found := map[string]Shell{}
 	for _, name := range []string{"bash", "sh"} {
-		for _, dir := range []string{"/bin", "/usr/bin", "/usr/local/bin"} {
+		for _, dir := range dirs {
 			path := filepath.Join(dir, name)
 			file, err := filepath.EvalSymlinks(path)
 			if err != nil {

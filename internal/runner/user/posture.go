@@ -84,22 +84,11 @@ func addStatus(report *wire.Posture) error {
 }
 
 func addMounts(report *wire.Posture) error {
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
+	mounts, err := proc.Mounts()
+	for _, m := range mounts {
+		report.AddMount(m.Mount)
 	}
-	for line := range proc.Lines(info) {
-		before, after, ok := strings.Cut(string(line), " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if !ok || len(f) < 6 || len(g) < 1 {
-			return fmt.Errorf("unknown line in mountinfo: %q", line)
-		}
-		report.AddMount(wire.Mount{
-			Target: wire.UnescapeMount(f[4]), Type: g[0], Options: strings.Split(f[5], ","),
-			Device: f[2], Root: wire.UnescapeMount(f[3]),
-		})
-	}
-	return nil
+	return err
 }
 
 // limitFiles are where the two versions of cgroups keep their limits.

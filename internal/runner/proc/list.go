@@ -1,6 +1,6 @@
 //go:build linux
 
-package user
+package proc
 
 import (
 	"io"
@@ -8,16 +8,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Processes lists the container's processes, except PID 1 and the runners. uid is that of
-// the session's commands. What a process calls itself does not decide whether it is listed.
-func Processes(out io.Writer, uid uint32) error {
+// WriteList writes the answer of wire.VerbPS: the container's processes, except PID 1 and the
+// runners. uid is that of the session's commands. What a process calls itself does not decide
+// whether it is listed.
+func WriteList(out io.Writer, uid uint32) error {
 	var list []wire.Process
-	for _, p := range proc.Processes() {
-		if p.PID == 1 || p.PID == os.Getpid() || isOurs(p.PID, uid) {
+	for _, p := range Processes() {
+		if p.PID == 1 || p.PID == os.Getpid() || Ours(p.PID, uid) {
 			continue
 		}
 		list = append(list, wire.Process{
@@ -29,18 +29,19 @@ func Processes(out io.Writer, uid uint32) error {
 	return err
 }
 
-// isOurs reports whether a process is a runner, or an engine's helper that is about to
-// become one: in profile strict commands are never of uid 0, in dev they lack the mark.
-func isOurs(pid int, uid uint32) bool {
+// Ours reports whether a process is a runner, or an engine's helper that is about to become
+// one. uid is that of the session's commands: in profile strict they are never of uid 0, and
+// in dev, where they are, they lack the Mark. A process that has ended is not ours.
+func Ours(pid int, uid uint32) bool {
 	if uid == 0 {
-		return proc.Marked(pid)
+		return Marked(pid)
 	}
-	uids := strings.Fields(proc.Status(pid, "Uid"))
+	uids := strings.Fields(Status(pid, "Uid"))
 	return len(uids) == 4 && uids[2] == "0" // the saved one: a runner's others change for moments
 }
 
 // commandLine is the beginning of a process's arguments, or its name if it has none.
-func commandLine(p proc.Process) string {
+func commandLine(p Process) string {
 	var b [wire.MaxCommandLine]byte
 	n := 0
 	if f, err := os.Open("/proc/" + strconv.Itoa(p.PID) + "/cmdline"); err == nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package proc
 
 import (
 	"bytes"
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// pidCounter reads the last process id that the kernel has given out in this container, from
+// Counter reads the last process id that the kernel has given out in this container, from
 // the last field of /proc/loadavg (see proc(5)). The kernel gives ids to processes and
 // threads in order, and starts again from the lowest after the largest.
-type pidCounter struct {
+type Counter struct {
 	f    *os.File // nil where there is none
 	max  uint64   // the largest id plus one
 	stat string   // proc_stat(5)
@@ -22,22 +22,22 @@ type pidCounter struct {
 // reservedPids is the lowest id after the kernel starts again: RESERVED_PIDS in its pid.c.
 const reservedPids = 300
 
-func openPidCounter() *pidCounter {
+func OpenCounter() *Counter {
 	f, err := os.Open("/proc/loadavg")
 	if err != nil {
-		return &pidCounter{}
+		return &Counter{}
 	}
 	text, _ := os.ReadFile("/proc/sys/kernel/pid_max")
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
 	if err != nil || n <= 2*reservedPids {
 		f.Close()
-		return &pidCounter{}
+		return &Counter{}
 	}
-	return &pidCounter{f: f, max: n, stat: "/proc/stat"}
+	return &Counter{f: f, max: n, stat: "/proc/stat"}
 }
 
 // read returns the last id, or 0 if this kernel does not provide it.
-func (p *pidCounter) read() uint64 {
+func (p *Counter) read() uint64 {
 	if p.f == nil {
 		return 0
 	}
@@ -61,11 +61,11 @@ func parseLastPid(b []byte) uint64 {
 const fastest = 5 * time.Microsecond
 
 // round returns how many ids the kernel gives out before it starts again.
-func (p *pidCounter) round() uint64 { return p.max - reservedPids }
+func (p *Counter) round() uint64 { return p.max - reservedPids }
 
 // every returns the longest time between two samples in which no round can have gone by, so
 // that no other proof is needed.
-func (p *pidCounter) every() time.Duration {
+func (p *Counter) every() time.Duration {
 	return min(time.Duration(p.round())*fastest/2, slowest)
 }
 
@@ -76,7 +76,7 @@ const slowest = 10 * time.Second
 // forks returns how many processes and threads the whole machine has started since its
 // boot, or 0 if this kernel does not provide it. It bounds how many ids were given out in
 // the container.
-func (p *pidCounter) forks() uint64 {
+func (p *Counter) forks() uint64 {
 	b, err := os.ReadFile(p.stat)
 	if err != nil {
 		return 0
@@ -88,19 +88,19 @@ func (p *pidCounter) forks() uint64 {
 }
 
 // since returns how many ids were given out between two samples.
-func (p *pidCounter) since(last, now uint64) uint64 {
+func (p *Counter) since(last, now uint64) uint64 {
 	if now >= last {
 		return now - last
 	}
 	return p.max - min(last, p.max) + now - min(now, reservedPids)
 }
 
-// processCount counts the processes and threads that start in the container: those of
+// Count counts the processes and threads that start in the container: those of
 // one command, and of anything else that runs meanwhile. The kernel gives out process
 // ids in rounds, so the count is right only if less than a round goes by between two
 // samples. It samples rarely while few processes start on the machine.
-type processCount struct {
-	counter *pidCounter
+type Count struct {
+	counter *Counter
 
 	mu    sync.Mutex
 	timer *time.Timer   // guarded by mu; nil if nothing is counted
@@ -112,9 +112,9 @@ type processCount struct {
 	forks uint64        // guarded by mu; forks of the machine at the last sample; 0 if unknown
 }
 
-// count starts to count. The caller must call end.
-func (p *pidCounter) count() *processCount {
-	b := &processCount{counter: p, last: p.read(), at: time.Now(), pause: p.every()}
+// Count starts to count. The caller must call End.
+func (p *Counter) Count() *Count {
+	b := &Count{counter: p, last: p.read(), at: time.Now(), pause: p.every()}
 	if b.last > 0 {
 		b.mu.Lock() // sample may run before the timer is set
 		b.timer = time.AfterFunc(b.pause, b.sample)
@@ -123,14 +123,14 @@ func (p *pidCounter) count() *processCount {
 	return b
 }
 
-// onSample also calls a function at each sample. It must not block.
-func (b *processCount) onSample(also func()) {
+// OnSample also calls a function at each sample. It must not block.
+func (b *Count) OnSample(also func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.also = also
 }
 
-func (b *processCount) sample() {
+func (b *Count) sample() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer == nil {
@@ -150,7 +150,7 @@ func (b *processCount) sample() {
 
 // schedule sets the pause so that at the machine's present rate only a part of a
 // round goes by in it. It is called with mu locked.
-func (b *processCount) schedule(forks uint64) {
+func (b *Count) schedule(forks uint64) {
 	least := b.counter.every()
 	if forks == 0 { // only the time bounds the number of ids
 		b.pause = least
@@ -164,7 +164,7 @@ func (b *processCount) schedule(forks uint64) {
 }
 
 // add is called with mu locked. forks is the machine's count; 0 if it was not asked.
-func (b *processCount) add(forks uint64) {
+func (b *Count) add(forks uint64) {
 	now, at := b.counter.read(), time.Now()
 	if b.last == 0 || now == 0 {
 		b.last, b.total = 0, 0
@@ -181,8 +181,8 @@ func (b *processCount) add(forks uint64) {
 	b.last, b.at = now, at
 }
 
-// end stops counting and returns the count, or 0 if this kernel does not provide it.
-func (b *processCount) end() uint64 {
+// End stops counting and returns the count, or 0 if this kernel does not provide it.
+func (b *Count) End() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer != nil {
