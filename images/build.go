@@ -145,29 +145,36 @@ func readIgnored(dir string) (*patternmatcher.PatternMatcher, error) {
 
 // writeContext writes dir as a tar: files, directories and links, owned by root.
 func writeContext(w io.Writer, dir string, ignored *patternmatcher.PatternMatcher) error {
-	tw := tar.NewWriter(w)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
-		skip, err := ignored.MatchesOrParentMatches(rel)
-		if err != nil {
-			return fmt.Errorf(".dockerignore: %w", err)
-		}
-		if skip {
-			if d.IsDir() && !ignored.Exclusions() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		return writeContextEntry(tw, path, rel, d)
-	})
-	return errors.Join(err, tw.Close())
+	c := contextWriter{tw: tar.NewWriter(w), dir: dir, ignored: ignored}
+	err := filepath.WalkDir(dir, c.visit)
+	return errors.Join(err, c.tw.Close())
+}
+
+type contextWriter struct {
+	tw      *tar.Writer
+	dir     string
+	ignored *patternmatcher.PatternMatcher
+}
+
+// visit is an fs.WalkDirFunc. An ignored directory need not be readable.
+func (c contextWriter) visit(path string, d fs.DirEntry, err error) error {
+	rel, relErr := filepath.Rel(c.dir, path)
+	if relErr != nil || rel == "." {
+		return errors.Join(err, relErr)
+	}
+	rel = filepath.ToSlash(rel)
+	skip, matchErr := c.ignored.MatchesOrParentMatches(rel)
+	switch {
+	case matchErr != nil:
+		return fmt.Errorf(".dockerignore: %w", matchErr)
+	case skip && d != nil && d.IsDir() && (err != nil || !c.ignored.Exclusions()):
+		return fs.SkipDir
+	case skip:
+		return nil
+	case err != nil:
+		return err
+	}
+	return writeContextEntry(c.tw, path, rel, d)
 }
 
 func writeContextEntry(tw *tar.Writer, path, rel string, d fs.DirEntry) error {
@@ -200,6 +207,8 @@ func writeContextEntry(tw *tar.Writer, path, rel string, d fs.DirEntry) error {
 		return err
 	}
 	defer f.Close()
-	_, err = io.Copy(tw, f)
-	return err
+	if err := copyWhole(tw, f, info.Size(), info.ModTime(), nil); err != nil {
+		return fmt.Errorf("%s: %w", rel, err)
+	}
+	return nil
 }

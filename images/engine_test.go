@@ -2,12 +2,9 @@ package images_test
 
 import (
 	"archive/tar"
-	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,27 +29,6 @@ func connect(t *testing.T) (*images.Resolver, *docker.Client) {
 		t.Fatal(err)
 	}
 	return r, client
-}
-
-// command runs the docker command line with arguments and returns its output.
-func command(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
-
-func mustCommand(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := command(t.Context(), args...)
-	if err != nil {
-		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
-// cleanup removes things by the docker command line after the test.
-func cleanup(t *testing.T, args ...string) {
-	t.Helper()
-	t.Cleanup(func() { _, _ = command(context.WithoutCancel(t.Context()), args...) })
 }
 
 func hostImage(t *testing.T, r *images.Resolver) engine.Image {
@@ -101,13 +77,13 @@ func TestLoadOnTheEngine(t *testing.T) {
 	}
 	ref := "sbx-load-test:" + content
 	again := ref + "-again"
-	cleanup(t, "rmi", ref, again)
+	dockertest.Cleanup(t, "rmi", ref, again)
 	list, err := r.Load(t.Context(), rootfs, ref, nil)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("Load(a root file system) = %v, %v; want one image", list, err)
 	}
 	archive := filepath.Join(t.TempDir(), "image.tar")
-	mustCommand(t, "save", "-o", archive, ref)
+	dockertest.MustCommand(t, "save", "-o", archive, ref)
 	if list, err = r.Load(t.Context(), archive, again, nil); err != nil || len(list) != 1 {
 		t.Fatalf("Load(a docker-archive) = %v, %v; want one image", list, err)
 	}

@@ -135,3 +135,59 @@ func TestLibrariesOfATree(t *testing.T) {
 		t.Errorf("libraries(arm64) = %v; want none of x86_64", got)
 	}
 }
+
+// A reference is read as the engine reads it, at the edges too.
+func TestParseRefEdges(t *testing.T) {
+	t.Parallel()
+	hex := strings.Repeat("0123456789abcdef", 4)
+	for _, tt := range []struct {
+		ref, want string // the name for the engine; "" is an error
+		byID      bool
+	}{
+		{"a:" + strings.Repeat("x", 128), "a:" + strings.Repeat("x", 128), false},
+		{"a:" + strings.Repeat("x", 129), "", false},
+		{"a:_1", "a:_1", false},
+		{"a:-1", "", false},
+		{"a:.1", "", false},
+		{"a__b/c.d/e-f", "a__b/c.d/e-f:latest", false},
+		{"a___b", "", false},
+		{"a..b", "", false},
+		{strings.Repeat("a", 247), strings.Repeat("a", 247) + ":latest", false},
+		{strings.Repeat("a", 248), "", false}, // with library/ in front: 256
+		{"index.docker.io/a", "a:latest", false},
+		{"docker.io/a/b:1", "a/b:1", false},
+		{"docker.io:443/a", "docker.io:443/a:latest", false},
+		{"[::1]:5000/a:1", "[::1]:5000/a:1", false},
+		{"HOST.example/a", "HOST.example/a:latest", false},
+		{"HOST/a", "HOST/a:latest", false},
+		{"example.com", "example.com:latest", false},
+		{"host:1", "host:1", false}, // a tag makes it a name
+		{"Host", "", false},
+		{"a@sha256:" + hex, "a@sha256:" + hex, false},
+		{"a:1@sha256:" + hex, "a@sha256:" + hex, false},
+		{"a@sha256:" + hex[:63], "", false},
+		{"a@sha256:" + strings.ToUpper(hex), "", false},
+		{"a@md5:" + hex, "", false},
+		{"sha256:" + hex, "sha256:" + hex, true},
+		{"sha256:" + hex[:12], "sha256:" + hex[:12], false}, // an image called sha256
+		{hex, hex, true},
+		{hex[:12], hex[:12], true},
+		{hex[:11], hex[:11] + ":latest", false},
+		{hex + "0", hex + "0:latest", false},
+		{"a\x00b", "", false},
+		{"a\n", "", false},
+		{"a/", "", false},
+		{"/a", "", false},
+		{"a//b", "", false},
+		{"ä", "", false},
+		{"https://a/b", "", false},
+	} {
+		got, err := parseRef(tt.ref)
+		if got.name != tt.want || got.byID != tt.byID || (err == nil) != (tt.want != "") {
+			t.Errorf("parseRef(%.80q) = %+v, %v; want %.80q", tt.ref, got, err, tt.want)
+		}
+		if again, err := parseRef(got.name); tt.want != "" && (again != got || err != nil) {
+			t.Errorf("parseRef(%.80q) = %+v, %v; want what it gave before, %+v", got.name, again, err, got)
+		}
+	}
+}

@@ -1,59 +1,51 @@
 package images
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"net"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/enginetest"
 )
 
-// fakeEngine holds images by reference. What it embeds is nil: a test that asks
-// for more than it fakes panics.
+// fakeEngine is an engine that pulls, loads and imports images. What it lacks panics.
 type fakeEngine struct {
-	Engine
-	arch     string
-	driver   string // of storage
+	unfaked
+	enginetest.ImageStore
 	pullTime time.Duration
 	pullErr  error
-	imageErr error
+	loadErr  error         // of LoadImages, ImportImage and BuildImage, after reads bytes
+	reads    int64         // how much they read before loadErr; 0: everything
 	forgets  bool          // what it has pulled
 	silent   bool          // a pull says nothing until its end
 	tells    time.Duration // between two words of a pull; 0: there is one
+	made     atomic.Int32  // images
 
-	mu      sync.Mutex
-	present map[string]engine.Image // guarded by mu
-	pulls   int                     // guarded by mu
-	loaded  []byte                  // guarded by mu; the last archive or root file system
+	pulls atomic.Int32
+	built engine.Build // the last one
 }
 
-func notFound(ref string) error {
-	return &engine.Error{Op: "inspect image " + ref, Kind: engine.ErrNotFound, Err: errors.New("no such image")}
+// newFake returns an engine of amd64 without images.
+func newFake() *fakeEngine {
+	f := &fakeEngine{}
+	f.Facts = engine.Info{Arch: "amd64", OS: "linux"}
+	return f
 }
 
-func (f *fakeEngine) Info(context.Context) (engine.Info, error) {
-	return engine.Info{Arch: f.arch, OS: "linux", StorageDriver: f.driver}, nil
-}
-
-func (f *fakeEngine) Image(_ context.Context, ref string) (engine.Image, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.imageErr != nil {
-		return engine.Image{}, f.imageErr
-	}
-	if img, ok := f.present[ref]; ok {
-		return img, nil
-	}
-	return engine.Image{}, notFound(ref)
+// with adds an image that is on the engine.
+func (f *fakeEngine) with(ref string, img engine.Image) *fakeEngine {
+	f.Put(ref, img)
+	return f
 }
 
 func (f *fakeEngine) PullImage(ctx context.Context, ref string, progress func(engine.Progress)) error {
-	f.mu.Lock()
-	f.pulls++
-	f.mu.Unlock()
+	f.pulls.Add(1)
 	if !f.silent {
 		progress(engine.Progress{ID: "layer", Status: "Downloading", Current: 1, Total: 2})
 	}
@@ -83,33 +75,46 @@ func (f *fakeEngine) PullImage(ctx context.Context, ref string, progress func(en
 	return nil
 }
 
-func (f *fakeEngine) put(ref string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.present == nil {
-		f.present = make(map[string]engine.Image)
+// put makes an image.
+func (f *fakeEngine) put(ref string) engine.ImageID {
+	id := engine.ImageID(fmt.Sprintf("sha256:%064x", f.made.Add(1)))
+	f.Put(ref, engine.Image{ID: id, Refs: []string{ref}, OS: "linux"})
+	return id
+}
+
+// take reads what is sent, or as much of it as the engine reads before it fails.
+func (f *fakeEngine) take(r io.Reader) error {
+	if f.loadErr != nil && f.reads > 0 {
+		r = io.LimitReader(r, f.reads)
 	}
-	f.present[ref] = engine.Image{ID: "sha256:" + engine.ImageID(fmt.Sprintf("%064x", len(f.present))), Refs: []string{ref}, OS: "linux"}
+	return cmp.Or(f.Take(r), f.loadErr)
 }
 
 func (f *fakeEngine) LoadImages(_ context.Context, r io.Reader, _ func(engine.Progress)) ([]string, error) {
-	data, err := io.ReadAll(r)
-	f.mu.Lock()
-	f.loaded = data
-	f.mu.Unlock()
+	if err := f.take(r); err != nil {
+		return nil, err
+	}
 	f.put("loaded:1")
-	return []string{"loaded:1"}, err
+	return []string{"loaded:1"}, nil
 }
 
 func (f *fakeEngine) ImportImage(_ context.Context, r io.Reader, cfg engine.ImageConfig) (engine.ImageID, error) {
-	data, err := io.ReadAll(r)
-	f.mu.Lock()
-	f.loaded = data
-	f.mu.Unlock()
-	f.put(cfg.Ref)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	img := f.present[cfg.Ref]
-	f.present[string(img.ID)] = img
-	return img.ID, err
+	if err := f.take(r); err != nil {
+		return "", err
+	}
+	return f.put(cfg.Ref), nil
+}
+
+func (f *fakeEngine) BuildImage(_ context.Context, r io.Reader, want engine.Build, _ func(engine.Progress)) (engine.ImageID, error) {
+	f.built = want
+	if err := f.take(r); err != nil {
+		return "", err
+	}
+	return f.put(want.Ref), nil
+}
+
+func listenUnix(t *testing.T, path string) (net.Listener, error) {
+	t.Helper()
+	var lc net.ListenConfig
+	return lc.Listen(t.Context(), "unix", path)
 }

@@ -1,9 +1,9 @@
-// Package images turns a reference into an image on the engine.
+// Package images finds the image that a reference names on the engine, and puts images there.
 //
-// A reference is resolved in a fixed order: the image is on the engine, or it is pulled,
-// or the error names the other ways. Those are explicit: Load reads an archive, Build a
-// directory with a Dockerfile, and Host makes a snapshot of this machine's own programs,
-// which needs neither a registry nor a network.
+// Resolve returns an image that is on the engine. If there is none, Resolve pulls it. If
+// that fails, the error names the other ways to get an image, which a caller has to ask
+// for: Load reads an archive, Build builds a directory with a Dockerfile, and Host makes a
+// snapshot of this machine's own programs, which needs neither a registry nor a network.
 //
 // The package also has the runner, which an engine puts into every session. An image
 // decides what is in a root file system, never what is run.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
 // maxManifest bounds the JSON files of an archive that are read into memory;
@@ -121,7 +122,7 @@ func (r *Resolver) importFile(ctx context.Context, file string, cfg engine.Image
 
 // rename gives the archive's images their names. Archives cannot bring an image
 // under a name whose content we rely on.
-func rename(manifest []archiveManifest, name string) error {
+func rename(manifest []ociarchive.Manifest, name string) error {
 	if name != "" {
 		if len(manifest) != 1 {
 			return fmt.Errorf("the archive holds %d images, and one name was given: leave it out to use theirs", len(manifest))
@@ -177,8 +178,7 @@ func decompressed(r io.Reader) (io.Reader, error) {
 type unpacked struct{ bytes, limit int64 }
 
 func (u *unpacked) add(hdr *tar.Header) error {
-	const block = 512
-	if u.bytes += block; hdr.Size > u.limit-u.bytes {
+	if u.bytes += blockSize; hdr.Size > u.limit-u.bytes {
 		return &tooLargeError{u.limit}
 	}
 	u.bytes += hdr.Size
@@ -193,35 +193,82 @@ func (e *tooLargeError) Error() string {
 }
 
 // checkLayers refuses an archive whose layers unpack to more than limit bytes together.
-// The layers are tars in the tar; scan has counted them only as they are packed. What is
-// not a tar is left for the engine to refuse.
-func checkLayers(file string, manifest []archiveManifest, limit int64) error {
-	layers := make(map[string]bool)
+// The layers are tars in the tar; scan has counted them only as they are packed. A layer
+// counts as often as images name it, because each time it is unpacked again. docker save
+// writes a layer that it has written already as a link to that. A layer that the archive
+// lacks may be on the engine; what is not a tar is left for the engine to refuse.
+func checkLayers(file string, manifest []ociarchive.Manifest, limit int64) error {
+	times := make(map[string]int64) // how often each file is unpacked
 	for _, m := range manifest {
 		for _, name := range m.Layers {
-			layers[path.Clean(name)] = true
+			times[inArchive(name)]++
 		}
 	}
+	sum := unpacked{limit: limit}
+	for range maxLayerLinks + 1 {
+		links, err := addLayers(&sum, file, times)
+		if err != nil || len(links) == 0 {
+			return err
+		}
+		times = links
+	}
+	return fmt.Errorf("its layers are links to links: at most %d lead to a layer", maxLayerLinks)
+}
+
+// maxLayerLinks is how many links may lead to a layer. docker save writes one. Each costs
+// another reading of the archive.
+const maxLayerLinks = 3
+
+// inArchive returns a path in an archive in the form in which paths are compared.
+func inArchive(name string) string { return path.Clean("/" + name) }
+
+// addLayers adds what the given files of an archive unpack to. It returns those that are
+// links, as the files that they lead to.
+func addLayers(sum *unpacked, file string, times map[string]int64) (links map[string]int64, err error) {
 	f, err := openTar(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	size := unpacked{limit: limit}
+	links = make(map[string]int64)
 	for tr := tar.NewReader(f); ; {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return links, nil
 		}
 		if err != nil {
-			return noEOF(err)
+			return nil, noEOF(err)
 		}
-		if hdr.Typeflag != tar.TypeReg || !layers[path.Clean(hdr.Name)] {
+		name := inArchive(hdr.Name)
+		n := times[name]
+		switch {
+		case hdr.Typeflag == tar.TypeSymlink && n == 0:
+			for layer := range times {
+				if strings.HasPrefix(layer, name+"/") {
+					return nil, fmt.Errorf("its layer %s is in a directory that is a link", layer[1:])
+				}
+			}
+			continue
+		case n == 0 || hdr.Typeflag == tar.TypeDir:
+			continue
+		case hdr.Typeflag == tar.TypeLink:
+			name = inArchive(hdr.Linkname)
+		case hdr.Typeflag == tar.TypeSymlink && path.IsAbs(hdr.Linkname):
+			name = inArchive(hdr.Linkname)
+		case hdr.Typeflag == tar.TypeSymlink:
+			name = path.Join(path.Dir(name), hdr.Linkname)
+		default:
+			one := unpacked{limit: sum.limit}
+			if err := addLayer(&one, tr); err != nil {
+				return nil, err
+			}
+			if one.bytes > (sum.limit-sum.bytes)/n {
+				return nil, &tooLargeError{sum.limit}
+			}
+			sum.bytes += one.bytes * n
 			continue
 		}
-		if err := addLayer(&size, tr); err != nil {
-			return err
-		}
+		links[name] = min(links[name]+n, sum.limit)
 	}
 }
 
@@ -253,10 +300,11 @@ func scan(file string, limit int64) (map[string][]byte, error) {
 	documents := make(map[string][]byte)
 	var sum int
 	size := unpacked{limit: limit}
-	for tr, n := tar.NewReader(f), 0; ; n++ {
+	mark := endMark{r: f}
+	for tr, n := tar.NewReader(&mark), 0; ; n++ {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) && n > 0 {
-			return documents, nil
+			return documents, mark.check(limit)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("it is not a tar archive, or it is damaged: %w", noEOF(err))
@@ -275,8 +323,11 @@ func scan(file string, limit int64) (map[string][]byte, error) {
 			}
 			continue
 		}
-		head := make([]byte, 1)
-		if _, err := io.ReadFull(tr, head); err != nil || blob && head[0] != '{' {
+		head := make([]byte, min(hdr.Size, 1))
+		if _, err := io.ReadFull(tr, head); err != nil {
+			return nil, noEOF(err)
+		}
+		if blob && string(head) != "{" {
 			continue // a layer
 		}
 		rest, err := io.ReadAll(tr)
@@ -290,6 +341,42 @@ func scan(file string, limit int64) (map[string][]byte, error) {
 	}
 }
 
+// An endMark reads a tar and looks for the blocks of zeros at its end. A tar.Reader takes an
+// archive for whole if it was cut off between two files.
+type endMark struct {
+	r     io.Reader
+	zeros int // at the end of what was read, up to a block
+}
+
+func (m *endMark) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	zeros := n - len(bytes.TrimRight(p[:n], "\x00"))
+	if zeros == n {
+		zeros = min(m.zeros+n, blockSize)
+	}
+	m.zeros = zeros
+	return n, err
+}
+
+// check is called at the end of the archive. It reads what follows, at most limit bytes:
+// gzip checks its sum at the end of the stream, which is behind the end of the archive.
+func (m *endMark) check(limit int64) error {
+	if m.zeros < blockSize {
+		return errors.New("it was cut off: it lacks the mark that ends a tar archive")
+	}
+	switch _, err := io.CopyN(io.Discard, m.r, limit); {
+	case err == nil:
+		return &tooLargeError{limit}
+	case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return nil
+	default:
+		return fmt.Errorf("it is damaged: %w", err)
+	}
+}
+
+// blockSize is the unit of a tar archive, in bytes.
+const blockSize = 512
+
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -299,7 +386,7 @@ func noEOF(err error) error {
 
 // rewrite copies an archive as a docker-archive with the given manifest, which
 // every engine loads; indexes that would say otherwise are left out.
-func rewrite(w io.Writer, file string, manifest []archiveManifest) error {
+func rewrite(w io.Writer, file string, manifest []ociarchive.Manifest) error {
 	f, err := openTar(file)
 	if err != nil {
 		return err
@@ -330,5 +417,5 @@ func rewrite(w io.Writer, file string, manifest []archiveManifest) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeFile(tw, "manifest.json", 0o644, data), tw.Close())
+	return errors.Join(ociarchive.WriteFile(tw, "manifest.json", 0o644, data), tw.Close())
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
 // file is an entry of a test's archive.
@@ -22,7 +24,7 @@ func archive(t *testing.T, files []file) []byte {
 	var out bytes.Buffer
 	tw := tar.NewWriter(&out)
 	for _, f := range files {
-		if err := writeFile(tw, f.name, 0o644, []byte(f.content)); err != nil {
+		if err := ociarchive.WriteFile(tw, f.name, 0o644, []byte(f.content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -35,9 +37,9 @@ func archive(t *testing.T, files []file) []byte {
 func ociFiles(arch string) []file {
 	layer := "layer"
 	config := `{"architecture":"` + arch + `","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}`
-	manifest := `{"config":{"digest":"` + digestOf([]byte(config)) + `"},"layers":[{"digest":"` + digestOf([]byte(layer)) + `"}]}`
-	index := `{"manifests":[{"digest":"` + digestOf([]byte(manifest)) + `","annotations":{"org.opencontainers.image.ref.name":"app:1"}}]}`
-	blob := func(s string) file { return file{"blobs/sha256/" + digestOf([]byte(s))[7:], s} }
+	manifest := `{"config":{"digest":"` + ociarchive.Digest([]byte(config)) + `"},"layers":[{"digest":"` + ociarchive.Digest([]byte(layer)) + `"}]}`
+	index := `{"manifests":[{"digest":"` + ociarchive.Digest([]byte(manifest)) + `","annotations":{"org.opencontainers.image.ref.name":"app:1"}}]}`
+	blob := func(s string) file { return file{"blobs/sha256/" + ociarchive.Digest([]byte(s))[7:], s} }
 	return []file{{"oci-layout", "{}"}, {"index.json", index}, blob(manifest), blob(config), blob(layer)}
 }
 
@@ -75,13 +77,13 @@ func TestLoad(t *testing.T) {
 				if tt.name == "xz" && compressed == "gzip" {
 					tt.wantErr = "not a tar archive"
 				}
-				eng := &fakeEngine{arch: "amd64"}
+				eng := newFake()
 				_, err := resolver(t, eng).Load(t.Context(), store(t, tt.data, compressed), tt.ref, nil)
 				if (err == nil) != (tt.wantErr == "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
 					t.Fatalf("Load() = %v; want %q", err, tt.wantErr)
 				}
 				if err == nil {
-					checkLoaded(t, eng.loaded, tt.wantTags)
+					checkLoaded(t, eng.Loaded(), tt.wantTags)
 				}
 			})
 		}
@@ -125,7 +127,7 @@ func checkLoaded(t *testing.T, data []byte, wantTags []string) {
 		}
 		return
 	}
-	var manifest []archiveManifest
+	var manifest []ociarchive.Manifest
 	if err := json.Unmarshal(files["manifest.json"], &manifest); err != nil {
 		t.Fatal(err)
 	}

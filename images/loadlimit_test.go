@@ -96,12 +96,12 @@ func TestLoadLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			eng := &fakeEngine{arch: "amd64"}
+			eng := newFake()
 			r := resolver(t, eng)
 			r.maxUnpacked = limit
 			_, err := r.Load(t.Context(), store(t, tt.data, "plain"), "", nil)
-			if (err == nil) != tt.want || (eng.loaded != nil) != tt.want {
-				t.Fatalf("Load() = %v, and %d bytes reached the engine; want success %v", err, len(eng.loaded), tt.want)
+			if (err == nil) != tt.want || (eng.Loaded() != nil) != tt.want {
+				t.Fatalf("Load() = %v, and %d bytes reached the engine; want success %v", err, len(eng.Loaded()), tt.want)
 			}
 			if err == nil {
 				return

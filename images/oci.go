@@ -9,13 +9,15 @@ import (
 
 	"github.com/distribution/reference"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
 // archiveContents returns the images of an archive, as the manifest of a docker-archive.
 // It describes an OCI layout that way too: its blobs are files like any other.
-func archiveContents(documents map[string][]byte, arch string) ([]archiveManifest, error) {
+func archiveContents(documents map[string][]byte, arch string) ([]ociarchive.Manifest, error) {
 	if data := documents["manifest.json"]; data != nil {
-		var manifest []archiveManifest
+		var manifest []ociarchive.Manifest
 		if err := json.Unmarshal(data, &manifest); err != nil {
 			return nil, fmt.Errorf("its manifest.json: %w", err)
 		}
@@ -24,11 +26,14 @@ func archiveContents(documents map[string][]byte, arch string) ([]archiveManifes
 		}
 		return manifest, nil
 	}
+	if documents["index.json"] == nil {
+		return nil, errors.New("it is an OCI layout, but has no index.json")
+	}
 	var index imagespec.Index
 	if err := json.Unmarshal(documents["index.json"], &index); err != nil {
 		return nil, fmt.Errorf("its index.json: %w", err)
 	}
-	var list []archiveManifest
+	var list []ociarchive.Manifest
 	for _, d := range index.Manifests {
 		m, err := ociManifest(documents, d, arch, 0)
 		if err != nil {
@@ -46,7 +51,7 @@ func archiveContents(documents map[string][]byte, arch string) ([]archiveManifes
 
 // ociManifest follows a descriptor to an image for linux/arch, through indexes if need
 // be. It returns nil for an image of another platform.
-func ociManifest(documents map[string][]byte, d imagespec.Descriptor, arch string, depth int) (*archiveManifest, error) {
+func ociManifest(documents map[string][]byte, d imagespec.Descriptor, arch string, depth int) (*ociarchive.Manifest, error) {
 	const maxDepth = 4 // indexes within indexes; they may point at each other
 	if p := d.Platform; p != nil && (p.OS != "linux" || p.Architecture != arch) || depth > maxDepth {
 		return nil, nil
@@ -78,7 +83,7 @@ func ociManifest(documents map[string][]byte, d imagespec.Descriptor, arch strin
 	if cfg.OS != "linux" || cfg.Architecture != arch {
 		return nil, nil
 	}
-	m := &archiveManifest{Config: blobPath(doc.Config), RepoTags: tagOf(d)}
+	m := &ociarchive.Manifest{Config: blobPath(doc.Config), RepoTags: tagOf(d)}
 	for _, l := range doc.Layers {
 		if strings.HasSuffix(l.MediaType, "+zstd") {
 			return nil, errors.New("its layers are compressed with zstd, which older engines do not read: save it again with gzip")
@@ -100,7 +105,7 @@ func readBlob(documents map[string][]byte, d imagespec.Descriptor, v any) error 
 	if data == nil {
 		return fmt.Errorf("it lacks the blob %s", d.Digest)
 	}
-	if digestOf(data) != d.Digest.String() {
+	if ociarchive.Digest(data) != d.Digest.String() {
 		return fmt.Errorf("its blob %s has another content", d.Digest)
 	}
 	if err := json.Unmarshal(data, v); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/images"
 )
 
@@ -30,16 +31,16 @@ func TestPruneOnEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cleanup(t, "rmi", "-f", ref)
-	user := mustCommand(t, "create", "--network", "none", string(old), "true")
-	cleanup(t, "rm", "-f", user)
+	dockertest.Cleanup(t, "rmi", "-f", ref)
+	user := dockertest.MustCommand(t, "create", "--network", "none", string(old), "true")
+	dockertest.Cleanup(t, "rm", "-f", user)
 	if gone, err := r.Prune(t.Context()); err != nil || slices.Contains(gone, ref) {
 		t.Errorf("Prune() = %q, %v; want nothing that a container uses", gone, err)
 	}
 	if _, err := client.Image(t.Context(), ref); err != nil {
 		t.Errorf("the image in use: %v", err)
 	}
-	mustCommand(t, "rm", "-f", user)
+	dockertest.MustCommand(t, "rm", "-f", user)
 	if gone, err := r.Prune(t.Context()); err != nil || !slices.Contains(gone, ref) {
 		t.Errorf("Prune() = %q, %v; want %s removed", gone, err, ref)
 	}

@@ -13,8 +13,8 @@ import (
 func TestRemoveErrors(t *testing.T) {
 	t.Parallel()
 	s := newStocked()
-	s.images["debian:12"] = engine.Image{ID: "sha256:04", Refs: []string{"debian:12"}}
-	s.used = []string{"debian:12"}
+	s.Put("debian:12", engine.Image{ID: "sha256:04", Refs: []string{"debian:12"}})
+	s.Used = []string{"debian:12"}
 	r := &Resolver{engine: s}
 	err := r.Remove(t.Context(), "debian:11")
 	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Ref != "debian:11" || !errors.Is(err, engine.ErrNotFound) || !errors.Is(err, engine.ErrImage) {
@@ -26,7 +26,7 @@ func TestRemoveErrors(t *testing.T) {
 	if err := r.Remove(t.Context(), "debian:12"); !errors.Is(err, engine.ErrConflict) || !strings.Contains(err.Error(), `"debian:12"`) {
 		t.Errorf("Remove(debian:12) = %v; want a conflict that names it", err)
 	}
-	if len(s.calls) > 0 || len(s.images) != 1 {
-		t.Errorf("left are %q after %q; want the image, and no copies removed", s.left(), s.calls)
+	if len(s.calls) > 0 || len(s.Refs()) != 1 {
+		t.Errorf("left are %q after %q; want the image, and no copies removed", s.Refs(), s.calls)
 	}
 }

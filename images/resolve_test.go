@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/enginetest"
 )
 
 func resolver(t *testing.T, eng Engine) *Resolver {
@@ -66,8 +67,8 @@ func TestReservedNames(t *testing.T) {
 		}
 	}
 	eng := &fakeEngine{}
-	if _, err := resolver(t, eng).Resolve(t.Context(), "sandboxbash/runner:x", nil); err == nil || eng.pulls != 0 {
-		t.Errorf("Resolve(a reserved name) = %v after %d pulls; want an error and none", err, eng.pulls)
+	if _, err := resolver(t, eng).Resolve(t.Context(), "sandboxbash/runner:x", nil); err == nil || eng.pulls.Load() != 0 {
+		t.Errorf("Resolve(a reserved name) = %v after %d pulls; want an error and none", err, eng.pulls.Load())
 	}
 }
 
@@ -77,17 +78,17 @@ func TestResolveOrder(t *testing.T) {
 	tests := []struct {
 		name, ref string
 		eng       *fakeEngine
-		pulls     int
+		pulls     int32
 		wantErr   string // parts, joined by "|"; "" is success
 	}{
-		{"present", "a:1", &fakeEngine{present: map[string]engine.Image{"a:1": {ID: "sha256:1", OS: "linux"}}}, 0, ""},
+		{"present", "a:1", new(fakeEngine).with("a:1", engine.Image{ID: "sha256:1", OS: "linux"}), 0, ""},
 		{"pulled", "a:1", &fakeEngine{}, 1, ""},
 		{"neither", "a:1", &fakeEngine{pullErr: errors.New("manifest\nunknown")}, 1, `image "a:1" is not on the engine|manifest unknown|put it there, or use the image host`},
-		{"engine gone", "a:1", &fakeEngine{imageErr: engine.ErrUnreachable}, 0, "unreachable"},
+		{"engine gone", "a:1", &fakeEngine{ImageStore: enginetest.ImageStore{Err: engine.ErrUnreachable}}, 0, "unreachable"},
 		{"unknown ID", id, &fakeEngine{}, 0, "cannot be pulled|put it there"},
-		{"known ID", id, &fakeEngine{present: map[string]engine.Image{id: {ID: engine.ImageID(id)}}}, 0, ""},
-		{"name like an ID", "abcdef012345", &fakeEngine{present: map[string]engine.Image{"abcdef012345": {ID: "sha256:1"}}}, 0, "cannot be pulled"},
-		{"windows", "a:1", &fakeEngine{present: map[string]engine.Image{"a:1": {ID: "sha256:1", OS: "windows"}}}, 0, "for windows"},
+		{"known ID", id, new(fakeEngine).with(id, engine.Image{ID: engine.ImageID(id)}), 0, ""},
+		{"name like an ID", "abcdef012345", new(fakeEngine).with("abcdef012345", engine.Image{ID: "sha256:1"}), 0, "cannot be pulled"},
+		{"windows", "a:1", new(fakeEngine).with("a:1", engine.Image{ID: "sha256:1", OS: "windows"}), 0, "for windows"},
 		{"invalid", "A", &fakeEngine{}, 0, "not a valid reference"},
 	}
 	for _, tt := range tests {
@@ -102,8 +103,8 @@ func TestResolveOrder(t *testing.T) {
 					t.Errorf("Resolve(%q) = %q; want it to say %q", tt.ref, err, part)
 				}
 			}
-			if tt.eng.pulls != tt.pulls {
-				t.Errorf("Resolve(%q) pulled %d times; want %d", tt.ref, tt.eng.pulls, tt.pulls)
+			if tt.eng.pulls.Load() != tt.pulls {
+				t.Errorf("Resolve(%q) pulled %d times; want %d", tt.ref, tt.eng.pulls.Load(), tt.pulls)
 			}
 		})
 	}
@@ -130,8 +131,8 @@ func TestPullIsShared(t *testing.T) {
 			t.Errorf("Resolve() of one who leaves = %v; want its deadline", err)
 		}
 		wg.Wait()
-		if eng.pulls != 1 {
-			t.Errorf("%d pulls; want 1", eng.pulls)
+		if eng.pulls.Load() != 1 {
+			t.Errorf("%d pulls; want 1", eng.pulls.Load())
 		}
 	})
 }
@@ -186,7 +187,7 @@ func TestPullSilence(t *testing.T) {
 func TestResolveRefused(t *testing.T) {
 	t.Parallel()
 	refusal := &engine.Error{Op: "inspect image", Kind: engine.ErrInvalid, Err: errors.New("must be lowercase")}
-	_, err := resolver(t, &fakeEngine{imageErr: refusal}).Resolve(t.Context(), "UPPER/case", nil)
+	_, err := resolver(t, &fakeEngine{ImageStore: enginetest.ImageStore{Err: refusal}}).Resolve(t.Context(), "UPPER/case", nil)
 	if bad, ok := errors.AsType[*InvalidRefError](err); !ok || !strings.Contains(bad.Reason, "must be lowercase") {
 		t.Errorf("Resolve(UPPER/case) = %v; want it refused as a name", err)
 	}
@@ -214,7 +215,7 @@ func TestResolveDefault(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				tt.eng.arch = runtime.GOARCH
+				tt.eng.Facts.Arch = runtime.GOARCH
 				r := resolver(t, tt.eng)
 				r.snapshot = func(context.Context) (*snapshot, error) { return host, nil }
 				start := time.Now()

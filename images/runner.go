@@ -13,6 +13,7 @@ import (
 	"io"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
 //go:embed runner
@@ -120,6 +121,6 @@ func (b runnerBinary) write(w io.Writer) error {
 		return err
 	}
 	tw := tar.NewWriter(w)
-	dir := tar.Header{Typeflag: tar.TypeDir, Name: engine.RunnerDir[1:] + "/", Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX}
-	return errors.Join(tw.WriteHeader(&dir), writeFile(tw, engine.RunnerPath[1:], 0o755, binary), tw.Close())
+	dir := tar.Header{Typeflag: tar.TypeDir, Name: engine.RunnerDir[1:] + "/", Mode: 0o755, ModTime: ociarchive.Epoch, Format: tar.FormatPAX}
+	return errors.Join(tw.WriteHeader(&dir), ociarchive.WriteFile(tw, engine.RunnerPath[1:], 0o755, binary), tw.Close())
 }

@@ -15,11 +15,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
-// tree is a root file system that is being put together: files of this machine under
-// their own paths, and made ones. It leaves out owners, times, special mode bits, and
-// whatever is not a file, directory or link.
+// tree is a root file system for an image. It has files of this machine under their own
+// paths, and files that this package makes. It has no owners, times and special mode bits,
+// and nothing but files, directories and links. The files of this machine are read when
+// the tree is written.
 type tree struct {
 	entries map[string]entry
 	missing map[string]bool // paths that do not exist, or are not taken
@@ -238,7 +241,7 @@ func header(path string, e entry) *tar.Header {
 	// The group gets no permissions: it is root's, and has no other member. For each
 	// directory and file with group permissions on a path, a kernel asks a FUSE storage
 	// driver for the ACL, which takes a round trip.
-	hdr := &tar.Header{Name: path[1:], Mode: int64(e.mode.Perm() &^ 0o070), ModTime: epoch, Format: tar.FormatPAX}
+	hdr := &tar.Header{Name: path[1:], Mode: int64(e.mode.Perm() &^ 0o070), ModTime: ociarchive.Epoch, Format: tar.FormatPAX}
 	switch {
 	case e.mode.IsDir():
 		hdr.Typeflag, hdr.Name = tar.TypeDir, hdr.Name+"/"
@@ -267,14 +270,30 @@ func copyContent(w io.Writer, path string, e entry, buf []byte) error {
 		return err
 	}
 	defer f.Close()
-	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(f, e.size), buf)
-	if err == nil && n != e.size {
-		err = errors.New("changed while it was read; try again")
-	}
+	err = copyWhole(w, f, e.size, e.mtime, buf)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+var errChanged = errors.New("changed while it was read; try again")
+
+// copyWhole copies a file that was found with that size and time. It returns errChanged if
+// it has others by now: the digest of a snapshot covers them, so that a package which is
+// upgraded meanwhile must not be in the image of the one before. Without a buffer it makes
+// one.
+func copyWhole(w io.Writer, f fs.File, size int64, mtime time.Time, buf []byte) error {
+	// Neither side may copy in its own way: the buffer is the caller's.
+	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(f, size), buf)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && (n != size || info.Size() != size || !info.ModTime().Equal(mtime)) {
+		err = errChanged
+	}
+	return err
 }
 
 // link adds a symbolic link that this machine need not have.

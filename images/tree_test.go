@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
 
 func machine(t *testing.T) *snapshot {
@@ -108,8 +110,8 @@ func checkEntry(t *testing.T, hdr *tar.Header) {
 	default:
 		t.Errorf("%s has type %c; want a file, directory or link", hdr.Name, hdr.Typeflag)
 	}
-	if !strings.HasSuffix(hdr.Name, ".py") && !hdr.ModTime.Equal(epoch) {
-		t.Errorf("%s has time %v; want %v", hdr.Name, hdr.ModTime, epoch)
+	if !strings.HasSuffix(hdr.Name, ".py") && !hdr.ModTime.Equal(ociarchive.Epoch) {
+		t.Errorf("%s has time %v; want %v", hdr.Name, hdr.ModTime, ociarchive.Epoch)
 	}
 	made := map[string]bool{"etc/passwd": true, "etc/group": true, "etc/nsswitch.conf": true, "etc/hosts": true, "etc/ld.so.cache": true, "home/agent/": true, "usr/lib/locale/locale-archive": true, "var/tmp/": true}
 	top, below, _ := strings.Cut(strings.TrimSuffix(hdr.Name, "/"), "/")

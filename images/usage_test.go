@@ -3,6 +3,8 @@ package images_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 )
 
 // usage is what people do with a shell, each with what it must print (a part of
@@ -78,13 +80,13 @@ func TestHostUsage(t *testing.T) {
 	r, _ := connect(t)
 	host := hostImage(t, r)
 	name := "sandboxbash-usage-test"
-	cleanup(t, "rm", "-f", name)
-	_, _ = command(t.Context(), "rm", "-f", name) // of a run that was killed
-	mustCommand(t, "run", "-d", "--init", "--name", name, "--network=none", "--read-only", "--cap-drop=ALL", "--user=1000:1000",
+	dockertest.Cleanup(t, "rm", "-f", name)
+	_, _ = dockertest.Command(t.Context(), "rm", "-f", name) // of a run that was killed
+	dockertest.MustCommand(t, "run", "-d", "--init", "--name", name, "--network=none", "--read-only", "--cap-drop=ALL", "--user=1000:1000",
 		"--tmpfs=/tmp:exec,mode=1777", "--tmpfs=/home/agent:uid=1000", "-e", "HOME=/home/agent", "-e", "LANG=C.UTF-8", string(host.ID), "sleep", "600")
 	failed := 0
 	for _, u := range usage {
-		out, err := command(t.Context(), "exec", name, "bash", "-c", u.script)
+		out, err := dockertest.Command(t.Context(), "exec", name, "bash", "-c", u.script)
 		if err != nil || !strings.Contains(out, u.want) {
 			failed++
 			t.Errorf("%s: %s = %q, %v; want %q", u.name, u.script, out, err, u.want)

@@ -52,7 +52,23 @@ const maxRewind = 64 << 10
 // sequence without an end does not hide the rest of the output.
 const maxSequence = 4 << 10
 
-// state is the position of the parser in an ECMA-48 sequence.
+// state is the position of the parser in an ECMA-48 sequence. ground is text, which is
+// passed on; everything else is removed:
+//
+//	from         on                         to
+//	ground       ESC                        escape
+//	ground       U+009B, byte 9B            csi; likewise the C1 forms of OSC, DCS, SOS, PM and APC
+//	escape       [                          csi
+//	escape       ]                          osc
+//	escape       P X ^ _                    str
+//	escape       a final character          ground
+//	csi          @ to ~                     ground
+//	osc          BEL                        ground
+//	osc, str     ESC                        escape: ST, or another sequence
+//	osc, str     U+009C, byte 9C            ground
+//	escape, csi  a character above 7E       ground, and the character is text
+//	any          CAN, SUB                   ground
+//	any          LF, or maxSequence bytes   ground, and the character is text
 type state int
 
 const (

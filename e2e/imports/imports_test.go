@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 
 	// What an engine is, and the one that speaks to Docker's client.
 	"engine":        {"internal/wire"},
-	"engine/docker": {"engine", "internal/flight", "internal/wire"},
+	"engine/docker": {"engine", "internal/flight", "internal/ociarchive", "internal/wire"},
 	// For tests alone: where they find an engine.
 	"engine/docker/dockertest": {"engine/docker"},
 	// For tests alone: an engine in memory.
@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/wire":   {},
 	"internal/screen": {},
 	"exec":            {"engine", "internal/wire"},
-	"images":          {"engine", "internal/flight"},
+	"images":          {"engine", "internal/flight", "internal/ociarchive"},
 	"policy":          {"engine"},
 	// For tests alone: bash against the policy.
 	"policy/bashtest": {"policy"},
@@ -45,6 +45,9 @@ var mayImport = map[string][]string{
 
 	// One call for all who ask for the same at the same time.
 	"internal/flight": {"engine"},
+
+	// The form of archives that engines load: images and engine/docker write them.
+	"internal/ociarchive": {},
 
 	// Locks on files: artifacts, the audit log and the directories of servers.
 	"internal/filelock": {},

@@ -7,10 +7,10 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/enginetest"
 )
 
 // uncalled panics: a test that asks for more than its fake has fails.
@@ -20,45 +20,14 @@ type uncalled interface {
 	images
 }
 
+// unfaked has the methods of uncalled one level deeper than those of a fake, which come first.
+type unfaked struct{ uncalled }
+
 // stocked is an engine with images and volumes, some of which containers use.
 type stocked struct {
-	uncalled
-	images  map[string]engine.Image // by reference
+	unfaked
+	*enginetest.ImageStore
 	volumes map[string]Volume
-	used    []string // names
-	driver  string   // of storage
-
-	imageErr error  // of Image
-	loaded   []byte // the last archive
-}
-
-func (s *stocked) Info(context.Context) (engine.Info, error) {
-	return engine.Info{Arch: "amd64", OS: "linux", StorageDriver: s.driver}, nil
-}
-
-func (s *stocked) LoadImages(_ context.Context, archive io.Reader, _ func(engine.Progress)) (refs []string, err error) {
-	s.loaded, err = io.ReadAll(archive)
-	return nil, err
-}
-
-func (s *stocked) Images(context.Context) ([]engine.Image, error) {
-	var all []engine.Image
-	for _, img := range s.images {
-		all = append(all, img)
-	}
-	return all, nil
-}
-
-func (s *stocked) Image(_ context.Context, ref string) (engine.Image, error) {
-	if s.imageErr != nil {
-		return engine.Image{}, s.imageErr
-	}
-	for name, img := range s.images {
-		if name == ref || string(img.ID) == ref || strings.HasPrefix(string(img.ID), "sha256:"+ref) {
-			return img, nil
-		}
-	}
-	return engine.Image{}, notFound(ref)
 }
 
 func (s *stocked) Volumes(_ context.Context, labels map[string]string) (all []Volume, err error) {
@@ -74,7 +43,7 @@ func (s *stocked) Volume(_ context.Context, name string) (Volume, error) {
 	if v, ok := s.volumes[name]; ok {
 		return v, nil
 	}
-	return Volume{}, notFound(name)
+	return Volume{}, enginetest.NotFound(name)
 }
 
 func (s *stocked) CreateVolume(_ context.Context, v Volume) error {
@@ -82,30 +51,9 @@ func (s *stocked) CreateVolume(_ context.Context, v Volume) error {
 	return nil
 }
 
-func (s *stocked) remove(name string, there bool, do func()) error {
-	switch {
-	case slices.Contains(s.used, name):
-		return &engine.Error{Op: "remove " + name, Kind: engine.ErrConflict, Err: errors.New("it is in use")}
-	case !there:
-		return notFound(name)
-	}
-	do()
-	return nil
-}
-
 func (s *stocked) RemoveVolume(_ context.Context, name string) error {
 	_, there := s.volumes[name]
-	return s.remove(name, there, func() { delete(s.volumes, name) })
-}
-
-func (s *stocked) RemoveImage(_ context.Context, ref string) error {
-	_, there := s.images[ref]
-	return s.remove(ref, there, func() { delete(s.images, ref) })
-}
-
-// left lists what there is.
-func (s *stocked) left() []string {
-	return slices.Sorted(maps.Keys(s.images))
+	return s.Remove(name, there, func() { delete(s.volumes, name) })
 }
 
 func (s *stocked) volumesLeft() []string { return slices.Sorted(maps.Keys(s.volumes)) }
@@ -117,11 +65,7 @@ func (s *stocked) filled(name, role string, age time.Duration) {
 }
 
 func newStocked() *stocked {
-	return &stocked{images: map[string]engine.Image{}, volumes: map[string]Volume{}}
-}
-
-func notFound(ref string) error {
-	return &engine.Error{Op: "inspect " + ref, Kind: engine.ErrNotFound, Err: errors.New("no such thing")}
+	return &stocked{ImageStore: &enginetest.ImageStore{Facts: engine.Info{Arch: "amd64", OS: "linux"}}, volumes: map[string]Volume{}}
 }
 
 // filling is an engine that records what fills a volume, in order.
@@ -176,7 +120,7 @@ func (f *filling) CreateContainer(_ context.Context, c Container) (ContainerID, 
 func (f *filling) RemoveContainer(_ context.Context, id ContainerID) error {
 	f.say("remove container %s", id)
 	if _, ok := f.containers[string(id)]; !ok {
-		return notFound(string(id))
+		return enginetest.NotFound(string(id))
 	}
 	delete(f.containers, string(id))
 	return nil
@@ -186,7 +130,7 @@ func (f *filling) Container(_ context.Context, name string) (ContainerState, err
 	if c, ok := f.containers[name]; ok {
 		return c, nil
 	}
-	return ContainerState{}, notFound(name)
+	return ContainerState{}, enginetest.NotFound(name)
 }
 
 func (f *filling) StartContainer(_ context.Context, id ContainerID) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/engine/enginetest"
 )
 
 // fakeDocker is what Engine asks of a Client, in memory. Nothing runs in its containers.
@@ -216,7 +217,7 @@ func (d *fakeDocker) Volume(_ context.Context, name string) (Volume, error) {
 	if v, ok := d.volumes[name]; ok {
 		return v, nil
 	}
-	return Volume{}, notFound(name)
+	return Volume{}, enginetest.NotFound(name)
 }
 
 func (d *fakeDocker) Volumes(_ context.Context, labels map[string]string) ([]Volume, error) {

@@ -1,11 +1,9 @@
 package docker_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -17,27 +15,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine/docker/dockertest"
 	"github.com/sandboxbash/sandboxbash/images"
 )
-
-// command runs the docker command line with arguments and returns its output.
-func command(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
-
-func mustCommand(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := command(t.Context(), args...)
-	if err != nil {
-		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
-// cleanup removes things by the docker command line after the test.
-func cleanup(t *testing.T, args ...string) {
-	t.Helper()
-	t.Cleanup(func() { _, _ = command(context.WithoutCancel(t.Context()), args...) })
-}
 
 // hostImage is the snapshot of this machine's programs.
 func hostImage(t *testing.T) engine.Image {
@@ -76,7 +53,7 @@ func TestRunnerUnderConcurrency(t *testing.T) {
 	if got := readVolume(t, volume); got != content {
 		t.Errorf("the runner in the volume = %q; want %q", got, content)
 	}
-	if out := mustCommand(t, "ps", "-aq", "--filter", "name="+volume); out != "" {
+	if out := dockertest.MustCommand(t, "ps", "-aq", "--filter", "name="+volume); out != "" {
 		t.Errorf("fillers left behind: %s", out)
 	}
 }
@@ -100,9 +77,9 @@ func ownRunner() (runner func(arch string) (engine.Content, error), content stri
 func removeRunner(t *testing.T, id string) (volume, ref string) {
 	t.Helper()
 	volume, ref = "sandboxbash-runner-"+id, engine.RunnerRepo+":"+id
-	cleanup(t, "rmi", ref)
-	cleanup(t, "volume", "rm", volume, volume+"-filled")
-	cleanup(t, "rm", "-f", volume+"-filler")
+	dockertest.Cleanup(t, "rmi", ref)
+	dockertest.Cleanup(t, "volume", "rm", volume, volume+"-filled")
+	dockertest.Cleanup(t, "rm", "-f", volume+"-filler")
 	return volume, ref
 }
 
@@ -110,7 +87,7 @@ func removeRunner(t *testing.T, id string) (volume, ref string) {
 func readVolume(t *testing.T, volume string) string {
 	t.Helper()
 	host := hostImage(t)
-	return mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/.sandboxbash:ro,nocopy", string(host.ID), "cat", engine.RunnerPath)
+	return dockertest.MustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/.sandboxbash:ro,nocopy", string(host.ID), "cat", engine.RunnerPath)
 }
 
 func TestRefillHealsAVolume(t *testing.T) {
@@ -126,14 +103,14 @@ func TestRefillHealsAVolume(t *testing.T) {
 		name  string
 		spoil func()
 	}{
-		{"never filled", func() { mustCommand(t, "volume", "create", volume) }},
+		{"never filled", func() { dockertest.MustCommand(t, "volume", "create", volume) }},
 		{"pruned and made empty", func() {
-			mustCommand(t, "volume", "rm", volume)
-			mustCommand(t, "volume", "create", volume)
+			dockertest.MustCommand(t, "volume", "rm", volume)
+			dockertest.MustCommand(t, "volume", "create", volume)
 		}},
 		{"filled by another process", func() {
 			host := hostImage(t)
-			mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/v", string(host.ID), "sh", "-c", "echo evil > /v/runner")
+			dockertest.MustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/v", string(host.ID), "sh", "-c", "echo evil > /v/runner")
 		}},
 	}
 	for _, step := range steps {
@@ -160,12 +137,12 @@ func TestRunnerFinishesADeadProcessWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As a process leaves it that dies between making the filler and the mark.
-	mustCommand(t, "volume", "rm", volume+"-filled")
-	mustCommand(t, "create", "--name", volume+"-filler", "--label", "sandboxbash.role=filler", "--network=none", "-v", volume+":/.sandboxbash", ref, "/x")
+	dockertest.MustCommand(t, "volume", "rm", volume+"-filled")
+	dockertest.MustCommand(t, "create", "--name", volume+"-filler", "--label", "sandboxbash.role=filler", "--network=none", "-v", volume+":/.sandboxbash", ref, "/x")
 	if got, err := r.Runner(t.Context(), info.Arch); got != volume || err != nil {
 		t.Errorf("Runner() = %q, %v; want %q, nil", got, err, volume)
 	}
-	if out := mustCommand(t, "ps", "-aq", "--filter", "name="+volume); out != "" {
+	if out := dockertest.MustCommand(t, "ps", "-aq", "--filter", "name="+volume); out != "" {
 		t.Errorf("the dead process's filler is still there: %s", out)
 	}
 }
@@ -192,7 +169,7 @@ func TestProgramsAreTheImages(t *testing.T) {
 	list := []string{"sh", "-c", "cd /usr && find . -printf '%p %y %m %U:%G %s %l\\n' | LC_ALL=C sort | sha256sum"}
 	run := func(more ...string) string {
 		args := append([]string{"run", "--rm", "--network=none"}, more...)
-		return mustCommand(t, append(append(args, string(img.ID)), list...)...)
+		return dockertest.MustCommand(t, append(append(args, string(img.ID)), list...)...)
 	}
 	if got, want := run("-v", volume+":/usr:ro,nocopy"), run(); got != want {
 		t.Errorf("the volume is %s, and the image's own %s", got, want)
@@ -204,18 +181,18 @@ func TestFillWorkspaceOwnsTheVolume(t *testing.T) {
 	host := hostImage(t)
 	for _, owner := range [][2]uint32{{4241, 4241}, {4242, 17}} {
 		volume := "sandboxbash-test-" + uuid.NewString()
-		mustCommand(t, "volume", "create", volume)
-		cleanup(t, "rmi", fmt.Sprintf("sandboxbash/workspace:%d-%d", owner[0], owner[1]))
-		cleanup(t, "volume", "rm", volume)
+		dockertest.MustCommand(t, "volume", "create", volume)
+		dockertest.Cleanup(t, "rmi", fmt.Sprintf("sandboxbash/workspace:%d-%d", owner[0], owner[1]))
+		dockertest.Cleanup(t, "volume", "rm", volume)
 		if err := r.FillWorkspace(t.Context(), volume, owner[0], owner[1]); err != nil {
 			t.Fatalf("FillWorkspace(%v) = %v", owner, err)
 		}
-		got := mustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/workspace:nocopy", string(host.ID), "stat", "-c", "%u:%g %a", "/workspace")
+		got := dockertest.MustCommand(t, "run", "--rm", "--network=none", "-v", volume+":/workspace:nocopy", string(host.ID), "stat", "-c", "%u:%g %a", "/workspace")
 		if want := fmt.Sprintf("%d:%d 755", owner[0], owner[1]); got != want {
 			t.Errorf("FillWorkspace(%v): stat = %q; want %q", owner, got, want)
 		}
 	}
-	if out := mustCommand(t, "ps", "-aq", "--filter", "name=-filler"); out != "" {
+	if out := dockertest.MustCommand(t, "ps", "-aq", "--filter", "name=-filler"); out != "" {
 		t.Errorf("fillers left behind: %s", out)
 	}
 }
@@ -224,11 +201,11 @@ func TestFillWorkspaceOwnsTheVolume(t *testing.T) {
 func TestClearWorkspaceMakesNone(t *testing.T) {
 	r := docker.NewCopier(dockertest.Connect(t), images.Runner)
 	name := "sandboxbash-test-" + uuid.NewString()
-	cleanup(t, "volume", "rm", "-f", name)
+	dockertest.Cleanup(t, "volume", "rm", "-f", name)
 	if err := r.ClearWorkspace(t.Context(), name); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("ClearWorkspace(%s) = %v; want %v", name, err, engine.ErrNotFound)
 	}
-	if out := mustCommand(t, "volume", "ls", "-q", "--filter", "name="+name); out != "" {
+	if out := dockertest.MustCommand(t, "volume", "ls", "-q", "--filter", "name="+name); out != "" {
 		t.Errorf("it has made %s", out)
 	}
 }

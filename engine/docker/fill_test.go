@@ -40,7 +40,7 @@ func TestFilledVolume(t *testing.T) {
 		{"a mark alone", func(f *filling) { f.volumes["v-filled"] = Volume{Name: "v-filled"} }, whole},
 		{"used and without its mark", func(f *filling) {
 			f.volumes["v"] = Volume{Name: "v"}
-			f.used = []string{"v"}
+			f.Used = []string{"v"}
 		}, whole},
 		{"another process has just filled it", func(f *filling) { f.taken = 1 }, whole},
 	} {
@@ -146,7 +146,7 @@ const testAccounts = "sandboxbash-accounts-abababababab-1000-1001"
 // accounts is an engine with an image and the runner's volume.
 func accounts() (*filling, *copier) {
 	eng := newFilling()
-	eng.images["app:1"] = testImage
+	eng.Put("app:1", testImage)
 	eng.filled(runnerPrefix+"0a", roleRunner, 0)
 	return eng, over(eng)
 }
@@ -231,7 +231,7 @@ func TestCollectAccounts(t *testing.T) {
 	for _, name := range []string{gone, gone + markSuffix, used, testAccounts, "mine"} {
 		eng.volumes[name] = Volume{Name: name}
 	}
-	eng.used = []string{used}
+	eng.Used = []string{used}
 	if err := r.collectAccounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +246,12 @@ func TestCollectAccounts(t *testing.T) {
 func TestCollectPrograms(t *testing.T) {
 	t.Parallel()
 	eng := newFilling()
-	eng.images["there"] = engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("a", 64))}
+	eng.Put("there", engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("a", 64))})
 	there, gone, used := programsPrefix+strings.Repeat("a", 12), programsPrefix+strings.Repeat("c", 12), programsPrefix+strings.Repeat("d", 12)
 	for _, name := range []string{there, gone, used} {
 		eng.filled(name, rolePrograms, 0)
 	}
-	eng.used = []string{used}
+	eng.Used = []string{used}
 	if err := over(eng).collect(t.Context(), programsPrefix); !errors.Is(err, engine.ErrConflict) {
 		t.Errorf("collect() = %v; want a conflict", err)
 	}

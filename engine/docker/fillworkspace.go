@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func (s *copier) workspaceImage(ctx context.Context, uid, gid uint32) (engine.Im
 	}
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
-	dir := tar.Header{Typeflag: tar.TypeDir, Name: workspaceDir[1:] + "/", Mode: 0o755, Uid: int(uid), Gid: int(gid), ModTime: epoch, Format: tar.FormatPAX}
+	dir := tar.Header{Typeflag: tar.TypeDir, Name: workspaceDir[1:] + "/", Mode: 0o755, Uid: int(uid), Gid: int(gid), ModTime: ociarchive.Epoch, Format: tar.FormatPAX}
 	if err := errors.Join(tw.WriteHeader(&dir), tw.Close()); err != nil {
 		return "", fmt.Errorf("workspace image: %w", err)
 	}

@@ -4,19 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/internal/ociarchive"
 )
-
-// epoch is the time of everything we put into an image: equal content gives
-// equal bytes.
-var epoch = time.Unix(0, 0).UTC()
 
 // smallImage is an image of one small layer. Its content address is known before any
 // engine has it, so an image that has our name or our labels cannot pass for it.
@@ -45,21 +40,16 @@ type imageConfig struct {
 	} `json:"history"`
 }
 
-func digestOf(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
 // config returns the image's configuration; its digest is the image ID.
 func (s smallImage) config() ([]byte, error) {
-	cfg := imageConfig{Created: epoch, Architecture: s.arch, OS: "linux"}
+	cfg := imageConfig{Created: ociarchive.Epoch, Architecture: s.arch, OS: "linux"}
 	cfg.Config.Labels = s.labels
 	cfg.RootFS.Type = "layers"
-	cfg.RootFS.DiffIDs = []string{digestOf(s.layer)}
+	cfg.RootFS.DiffIDs = []string{ociarchive.Digest(s.layer)}
 	cfg.History = append(cfg.History, struct {
 		Created   time.Time `json:"created"`
 		CreatedBy string    `json:"created_by"`
-	}{epoch, "sandboxbash"})
+	}{ociarchive.Epoch, "sandboxbash"})
 	return json.Marshal(cfg)
 }
 
@@ -69,7 +59,7 @@ func (s smallImage) ensure(ctx context.Context, eng images) (engine.ImageID, err
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", s.ref, err)
 	}
-	id := digestOf(cfg)
+	id := ociarchive.Digest(cfg)
 	img, err := eng.Image(ctx, id)
 	if err == nil || !errors.Is(err, engine.ErrNotFound) {
 		return img.ID, err
@@ -92,8 +82,8 @@ func (s smallImage) ensure(ctx context.Context, eng images) (engine.ImageID, err
 
 // archive returns the image in docker-archive form, which every engine loads.
 func (s smallImage) archive(cfg []byte) ([]byte, error) {
-	cfgName := digestOf(cfg)[len("sha256:"):] + ".json"
-	manifest, err := json.Marshal([]archiveManifest{{Config: cfgName, RepoTags: []string{s.ref}, Layers: []string{"layer.tar"}}})
+	cfgName := ociarchive.Digest(cfg)[len("sha256:"):] + ".json"
+	manifest, err := json.Marshal([]ociarchive.Manifest{{Config: cfgName, RepoTags: []string{s.ref}, Layers: []string{"layer.tar"}}})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +93,7 @@ func (s smallImage) archive(cfg []byte) ([]byte, error) {
 		name string
 		data []byte
 	}{{"layer.tar", s.layer}, {cfgName, cfg}, {"manifest.json", manifest}} {
-		if err := writeFile(tw, f.name, 0o644, f.data); err != nil {
+		if err := ociarchive.WriteFile(tw, f.name, 0o644, f.data); err != nil {
 			return nil, err
 		}
 	}
@@ -111,20 +101,4 @@ func (s smallImage) archive(cfg []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
-}
-
-// archiveManifest is an entry of manifest.json in a docker-archive.
-type archiveManifest struct {
-	Config   string   `json:"Config"`
-	RepoTags []string `json:"RepoTags"`
-	Layers   []string `json:"Layers"`
-}
-
-func writeFile(tw *tar.Writer, name string, mode int64, data []byte) error {
-	hdr := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data)), ModTime: epoch, Format: tar.FormatPAX}
-	if err := tw.WriteHeader(hdr); err != nil {
-		return err
-	}
-	_, err := tw.Write(data)
-	return err
 }

@@ -54,7 +54,7 @@ func check(t *testing.T, s Snapshot) {
 		t.Errorf("%d lines, cursor %+v on a screen of %+v", len(s.Lines), s.Cursor, s.Size)
 	}
 	for _, line := range s.Lines {
-		if !utf8.ValidString(line) || len(line) > s.Cols*(maxCluster+utf8.UTFMax) || ansi.StringWidth(line) > s.Cols+1 {
+		if !utf8.ValidString(line) || len(line) > s.Cols*(maxCluster+utf8.UTFMax) || ansi.StringWidth(line) > s.Cols {
 			t.Errorf("line %q on a screen of %+v", line, s.Size)
 		}
 	}

@@ -7,7 +7,34 @@ import (
 	"github.com/charmbracelet/x/vt"
 )
 
-// state is where in an ECMA-48 sequence the interpreter is.
+// state is where in an ECMA-48 sequence the interpreter is. A sequence is text for the
+// terminal between characters for the screen:
+//
+//	from             on                         to
+//	ground           ESC                        escape
+//	escape           [                          control
+//	                 ]                          command
+//	                 P                          device
+//	                 X ^ _                      ignored
+//	                 SP to / (intermediate)     nested
+//	                 anything else              ground, and the function is executed
+//	nested           0 to ~ (final)             ground, and a character set is chosen
+//	control          @ to ~ (final)             ground, and the function is executed
+//	command          BEL                        ground, and the string is executed
+//	command, device  ESC                        escape, and the string is executed
+//	ignored          ESC                        escape
+//	any              CAN, SUB                   ground: the sequence is dropped
+//	any              LF, or maxString bytes     ground: the sequence is dropped, and the byte is text
+//	all but strings  ESC                        escape: the sequence is dropped
+//	all but strings  a byte above 0x7f          ground: the character is printed
+//
+// Other control characters within escape, nested and control are executed, and the sequence
+// goes on. ST, the end of a string, is ESC and a backslash: the ESC ends the string, and
+// the backslash does nothing.
+//
+// That a line feed ends a sequence is not in the standard. A real terminal would show
+// nothing until the end of the string comes, which in the output of a program that was
+// killed may be never.
 type state int
 
 const (
@@ -30,8 +57,15 @@ const (
 	maxStack   = 16     // entries of the keyboard's stack; the protocol wants at least 8
 )
 
-// An interpreter reads a program's output and keeps the grid and everything that the
-// grid does not: modes, the title, unread answers. It is not safe for concurrent use.
+// An interpreter reads a program's output. It sends the grid characters and sequences that
+// the grid handles, and keeps what the grid does not: modes, the title, unread answers. It
+// is not safe for concurrent use.
+//
+// Output passes through two buffers on its way to the grid. cluster is the last character:
+// it is not printed before the next one has come, because marks may follow it. out is
+// bytes for the grid, which takes few large writes faster than many small ones. So flush
+// comes before every question to the grid, and endCluster before every function that moves
+// the cursor or changes the screen.
 type interpreter struct {
 	grid *vt.Emulator
 	size Size
@@ -44,11 +78,15 @@ type interpreter struct {
 	width   int    // of cluster
 	wrap    bool   // a wide character has filled the line: the next character wraps
 
+	wide bool // the grid may have wide characters
+
 	last      []byte // the character that REP repeats
 	lastWidth int
 
-	prefix, middle byte  // of a sequence
-	params         []int // -1 for one that is left out
+	prefix, middle byte   // of a sequence
+	params         []int  // -1 for one that is left out
+	parts          uint32 // bits by index in params: it follows a colon, so it is a part of the one before
+	surplus        bool   // there were more parameters than are kept
 	str            []byte
 
 	owed []byte
@@ -102,15 +140,15 @@ func (t *interpreter) write(p []byte) {
 // text prints printable ASCII. The last character waits for marks.
 func (t *interpreter) text(p []byte) {
 	t.endCluster()
+	last := len(p) - 1
 	if t.wrap || t.insert || t.drawing() {
-		for _, b := range p {
+		for _, b := range p[:last] {
 			t.put(t.mapped(b), 1)
 		}
-		return
+	} else {
+		t.out = append(t.out, p[:last]...)
 	}
-	last := len(p) - 1
-	t.out = append(t.out, p[:last]...)
-	t.cluster, t.width = append(t.cluster[:0], p[last]), 1
+	t.cluster, t.width = append(t.cluster[:0], t.mapped(p[last])...), 1
 }
 
 // step interprets the first byte or character of p, and returns its length.
@@ -238,9 +276,10 @@ func (t *interpreter) put(p []byte, width int) {
 			at = 0
 		}
 		t.wrap = at == t.size.Cols-2
+		t.wide = true
 	}
 	if t.insert {
-		t.sequence('@', width)
+		t.editRow('@', width)
 	}
 	if p[0] < utf8.RuneSelf && len(p) > 1 {
 		t.putMarked(p)

@@ -282,9 +282,12 @@ func (s *Screen) Restore() []byte {
 	if t.keypad {
 		b = append(b, "\x1b>"...)
 	}
-	for range len(t.kitty[screenOf(t.alternate)]) {
-		b = append(b, "\x1b[<u"...)
+	popKeyboard := func(alternate bool) {
+		for range t.kitty[screenOf(alternate)] {
+			b = append(b, "\x1b[<u"...)
+		}
 	}
+	popKeyboard(t.alternate)
 	if t.graphics != [2]bool{} || t.shift != 0 {
 		b = append(b, "\x0f\x1b(B\x1b)B"...)
 	}
@@ -299,6 +302,9 @@ func (s *Screen) Restore() []byte {
 		b = append(b, "\x1b[?7h"...)
 	}
 	unset(t.alternate, modeBoth)
+	if t.alternate { // each screen has a stack of its own
+		popKeyboard(false)
+	}
 	if t.hidden {
 		b = append(b, "\x1b[?25h"...)
 	}

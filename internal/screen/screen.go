@@ -45,7 +45,7 @@ type Cursor struct {
 	Visible  bool
 }
 
-// Snapshot is what the screen shows at one moment.
+// Snapshot is what a Screen shows at one moment.
 type Snapshot struct {
 	Size
 	Cursor    Cursor
@@ -54,7 +54,7 @@ type Snapshot struct {
 	Title     string   // of the window
 }
 
-// Text is the screen as one text, without empty lines at its end.
+// Text returns the lines as one text, without empty lines at its end.
 func (s Snapshot) Text() string {
 	return strings.TrimRight(strings.Join(s.Lines, "\n"), "\n")
 }
@@ -66,11 +66,12 @@ type Screen struct {
 	term *interpreter // guarded by mu
 }
 
-// New returns an empty Screen. A dimension of 0 or less stands for that of
-// DefaultSize; one that is too large is reduced.
+// New returns an empty Screen. A dimension of 0 or less means that of DefaultSize. Columns
+// above 500 mean 500, and rows above 250 mean 250.
 func New(size Size) *Screen { return &Screen{term: newInterpreter(size.bounded())} }
 
-// Write interprets output of the program, which may be cut anywhere. It never fails.
+// Write interprets output of the program. The output may be cut into writes anywhere. Write
+// never fails.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,8 @@ func (s *Screen) Resize(size Size) {
 	s.term.resize(size.bounded())
 }
 
-// Snapshot returns what the screen shows now.
+// Snapshot returns what the screen shows now. A mark that arrives after a Snapshot does not
+// join a character that arrived before it.
 func (s *Screen) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,13 +115,13 @@ func (s *Screen) Snapshot() Snapshot {
 	return shot
 }
 
-// rowText is a row of the grid without the spaces at its end.
+// rowText returns a row of the grid without the spaces at its end.
 func rowText(grid *vt.Emulator, y, cols int) string {
 	var b strings.Builder
 	for x := 0; x < cols; {
 		cell := grid.CellAt(x, y)
 		switch {
-		case cell == nil || cell.Content == "":
+		case cell == nil || cell.Content == "" || x+cell.Width > cols: // the last is cut by a resize
 			b.WriteByte(' ')
 			x++
 		default:

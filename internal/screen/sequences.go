@@ -20,7 +20,7 @@ func (t *interpreter) inEscape(b byte) {
 	switch b {
 	case '[':
 		t.state = control
-		t.prefix, t.middle, t.params = 0, 0, t.params[:0]
+		t.prefix, t.middle, t.params, t.parts, t.surplus = 0, 0, t.params[:0], 0, false
 		return
 	case ']':
 		t.state, t.str = command, t.str[:0]
@@ -69,6 +69,9 @@ func (t *interpreter) charset(middle, name byte) {
 func (t *interpreter) inControl(b byte) {
 	switch {
 	case b >= '0' && b <= '9':
+		if t.surplus {
+			return
+		}
 		if len(t.params) == 0 {
 			t.params = append(t.params, -1)
 		}
@@ -78,9 +81,13 @@ func (t *interpreter) inControl(b byte) {
 		if len(t.params) == 0 {
 			t.params = append(t.params, -1)
 		}
-		if len(t.params) < maxParams {
-			t.params = append(t.params, -1)
+		if t.surplus = len(t.params) == maxParams; t.surplus {
+			return
 		}
+		if b == ':' {
+			t.parts |= 1 << len(t.params)
+		}
+		t.params = append(t.params, -1)
 	case b >= '<' && b <= '?':
 		t.prefix = b
 	case b < 0x30:
@@ -105,7 +112,7 @@ func (t *interpreter) count(most int) int { return min(max(1, t.param(0, 1)), mo
 // perform executes a whole control sequence.
 func (t *interpreter) perform(final byte) {
 	if t.prefix == 0 && t.middle == 0 && final == 'm' {
-		t.coloured = t.param(len(t.params)-1, 0) != 0
+		t.colour()
 		return // colours are not kept; REP and wrapping go on
 	}
 	if final != 'b' {
@@ -123,6 +130,26 @@ func (t *interpreter) perform(final byte) {
 	}
 }
 
+// colour handles SGR: it finds out whether a colour or another attribute is left set.
+func (t *interpreter) colour() {
+	for i := 0; i < max(1, len(t.params)); i++ {
+		if t.parts>>i&1 != 0 {
+			continue
+		}
+		n := t.param(i, 0)
+		t.coloured = n != 0
+		if (n == 38 || n == 48 || n == 58) && t.parts>>(i+1)&1 == 0 { // a colour's numbers follow
+			switch t.param(i+1, 0) {
+			case 5: // an index
+				i += 2
+			case 2: // red, green and blue
+				i += 4
+			}
+		}
+	}
+	t.coloured = t.coloured || t.surplus
+}
+
 // plain handles sequences without a prefix.
 func (t *interpreter) plain(final byte) {
 	cols, rows := t.size.Cols, t.size.Rows
@@ -135,7 +162,10 @@ func (t *interpreter) plain(final byte) {
 		if len(t.params) < 2 { // else it is about the mouse
 			t.move(final, t.count(rows))
 		}
-	case '@', 'C', 'D', 'I', 'P', 'X', 'Z', 'a', 'G', '`':
+	case '@', 'P':
+		t.wrap = false
+		t.editRow(final, t.count(cols))
+	case 'C', 'D', 'I', 'X', 'Z', 'a', 'G', '`':
 		t.move(final, t.count(cols))
 	case 'd':
 		t.move(final, t.count(rows))
@@ -180,6 +210,54 @@ func (t *interpreter) editLines(final byte, n int) {
 	if over := t.position().Row - row; over > 0 {
 		t.sequence('A', over)
 	}
+}
+
+// editRow handles ICH and DCH. The grid loses wide characters that it moves, so a row is
+// edited here once there may be one in it. A wide character that is cut in half becomes
+// blank.
+func (t *interpreter) editRow(final byte, n int) {
+	if !t.wide {
+		t.sequence(final, n)
+		return
+	}
+	at, cols := t.position(), t.size.Cols
+	from := make([]int, cols) // the column that each cell comes from; -1: it is blank
+	for x := range from {
+		switch {
+		case x < at.Col:
+			from[x] = x
+		case final == 'P' && x+n < cols:
+			from[x] = x + n
+		case final == '@' && x >= at.Col+n:
+			from[x] = x - n
+		default:
+			from[x] = -1
+		}
+	}
+	row := copyRow(t.grid.CellAt, at.Row, cols)
+	for x := 0; x < cols; x++ {
+		i := from[x]
+		switch {
+		case i >= 0 && row[i].Width == 1:
+			t.grid.SetCell(x, at.Row, &row[i])
+		case i >= 0 && row[i].Width > 1 && x+1 < cols && from[x+1] == i+1:
+			t.grid.SetCell(x, at.Row, &row[i])
+			x++ // its second half
+		default:
+			t.grid.SetCell(x, at.Row, nil)
+		}
+	}
+}
+
+// copyRow returns copies of the cells of row y.
+func copyRow[T any](cell func(x, y int) *T, y, cols int) []T {
+	row := make([]T, cols)
+	for x := range row {
+		if c := cell(x, y); c != nil {
+			row[x] = *c
+		}
+	}
+	return row
 }
 
 // erase handles ED and EL. What has scrolled out (3) is not kept anyway.

@@ -35,7 +35,7 @@ type index struct {
 	long    longClass
 	span    int // the most bytes that an occurrence can have, with line ends
 
-	// The starts of needles.
+	// The first bytes of needles, for hold.
 	first  [256][]int32    // by one byte: the needles
 	pairs  [1 << 10]uint64 // bit set: two bytes
 	threes map[[3]byte]bool
@@ -78,7 +78,7 @@ func (x *index) add(k int32, text []byte) {
 	x.fours[four] = append(x.fours[four], k)
 }
 
-// A gramOffset says at which offset a needle has a gram.
+// A gramOffset is a needle that has a gram, and the gram's offset in it.
 type gramOffset struct {
 	needle int32
 	offset int32
@@ -200,7 +200,8 @@ func (x *index) findLong(buf []byte, found []match) []match {
 	return found
 }
 
-// verify appends those needles to found that really occur around the gram at buf[at:].
+// verify compares the needles that have the gram at buf[at:], and appends those that are in
+// buf to found.
 func (x *index) verify(buf []byte, at int, places []gramOffset, found []match) []match {
 	for _, p := range places {
 		n := &x.needles[p.needle]

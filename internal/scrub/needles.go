@@ -22,7 +22,7 @@ const maxPiece = 64
 type needle struct {
 	text   string
 	secret int  // number of the secret
-	later  bool // not the first piece: it continues the mask of the piece before
+	later  bool // not the first piece: directly behind another one it shares that one's mask
 }
 
 // needlesOf returns the forms in which a secret is searched for: raw; base64 in its three

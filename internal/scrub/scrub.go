@@ -18,6 +18,24 @@ const (
 // A Scrubber masks secrets in a stream, however the stream is cut into writes. It passes
 // on bytes that cannot be part of a secret at once, without a copy. It holds back only
 // bytes at the end that may be the start of a secret.
+//
+// The Scrubber is a window that moves over the stream. Each Write is one step:
+//
+//  1. The window is what was held, followed by the start of the write: at most span bytes
+//     of that, because no occurrence is longer. The rest of a longer write is then a window
+//     of its own, which starts at the first byte that the first window could not decide. So
+//     only held bytes are copied.
+//  2. index.hold finds the first byte from which the rest of the window is the start of a
+//     needle. Every occurrence that starts before that byte ends in the window.
+//  3. emit passes on everything before that byte, with a mask in the place of each
+//     occurrence that starts there. Occurrences of one secret share a mask if they overlap,
+//     and so do its pieces if they follow each other.
+//  4. The rest becomes held. The last mask may reach into it: covered says how many of its
+//     bytes the mask has replaced already. They stay in the window, because another secret
+//     can start in them. run says how many characters of a dump come before held: they
+//     decide whether a line end is one of a dump.
+//
+// Flush is a step in which nothing is held back.
 type Scrubber struct {
 	secrets *Secrets
 	index   *index

@@ -1,4 +1,5 @@
-// Package dockertest finds the engine that tests run on.
+// Package dockertest is for tests alone: it finds the engine that they run on, and runs the
+// docker command line.
 package dockertest
 
 import (

@@ -22,9 +22,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 )
 
-// A terminal that outlives the call that has started it is kept by a process of
-// its own, its holder, which listens on a socket: DIR/ID.sock. What there is in
-// DIR is what terminals there are.
+// A terminal that outlives the call that started it is kept by a process of its own, its
+// holder, which listens on the socket DIR/ID.sock. The sockets in DIR are the list of
+// terminals.
 const (
 	SocketSuffix = ".sock"
 	// NewSuffix ends the name of a socket without a listener. It gets its final name when
@@ -34,16 +34,16 @@ const (
 	maxSocketPath = 103
 )
 
-// Environment is what says where a user's directories are.
+// Environment says where a user's directories are.
 type Environment interface {
-	// Getenv is a variable, or "".
+	// Getenv returns a variable, or "".
 	Getenv(name string) string
-	// StateDir is the user's directory for what programs keep, "" if there is none.
+	// StateDir returns the user's directory for what programs keep; "" if there is none.
 	StateDir() string
 }
 
-// Dir is where the sockets are: below the user's runtime directory, which
-// ends with the user's last login or the machine, else below the state directory.
+// Dir returns the directory of the sockets. It is below the user's runtime directory, which
+// is removed at the end of the user's last login, or else below the state directory.
 func Dir(env Environment) (string, error) {
 	if !keepsTerminals {
 		return "", exit.Misuse("keep a terminal with `sandboxbash serve rpc`, for as long as that runs", "terminals that outlive a call need a Unix system")
@@ -71,7 +71,7 @@ func MakeDir(dir string) error {
 	return checkTerminalDir(dir)
 }
 
-// checkTerminalDir refuses one in which others may have put sockets.
+// checkTerminalDir refuses a directory in which other users may have put sockets.
 func checkTerminalDir(dir string) error {
 	if err := OwnOnly(dir); err != nil {
 		return exit.Misuse("remove it, or make it yours alone with chown and `chmod 700`", "the directory for the sockets of terminals: %v", err)
@@ -86,7 +86,7 @@ func NewID() string {
 	return serve.TerminalPrefix + hex.EncodeToString(b)
 }
 
-// terminalIDs lists the ids there are sockets for.
+// terminalIDs returns the ids of all sockets.
 func terminalIDs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -107,7 +107,7 @@ func terminalIDs(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// ErrUnknown is an id that no terminal has, or the start of more than one.
+// ErrUnknown means that no terminal has an id, or that more than one id starts like that.
 var ErrUnknown error = unknownTerminalError{}
 
 type unknownTerminalError struct{}
@@ -122,7 +122,8 @@ func (unknownTerminalError) Verdict() exit.Verdict {
 	}
 }
 
-// Find returns the id that begins so.
+// Find returns the one id that is prefix or, if there is none, starts with it. The error is
+// an ErrUnknown if there is no such id, or more than one.
 func Find(dir, prefix string) (string, error) {
 	ids, err := terminalIDs(dir)
 	if err != nil {
