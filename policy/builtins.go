@@ -43,7 +43,11 @@ func (w *walker) assignment(a *syntax.Assign, before bool) {
 		return
 	}
 	value := w.one(a.Value)
-	w.variable(a.Name.Value, value, at)
+	name := a.Name.Value
+	if a.Append {
+		name += "+"
+	}
+	w.variable(name, value, at)
 	if !before && a.Index == nil && !a.Append && !a.Naked {
 		w.shell.assign(a.Name.Value, value)
 	}
@@ -126,6 +130,7 @@ func (c call) trap() {
 		return
 	}
 	c.later("trap", args[0])
+	c.shell.traps = append(c.shell.traps, args[0])
 }
 
 // alias remembers definitions, because their text is code where they are used.

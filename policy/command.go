@@ -65,11 +65,18 @@ func (w *walker) inspect(args []arg, in stream) {
 		w.callAlias(text, args, in)
 	}
 	f := w.shell.funcs[args[0].text]
-	if f != nil {
+	switch {
+	case f != nil:
 		w.callFunction(f, args, in)
+	case w.functions > 0 && w.shell.surveyed().funcs[args[0].text]:
+		w.shell.usesState = true // it may be defined when the function that calls it is called
 	}
 	if evaluators[name] {
 		w.evaluatesCall(name, args)
+	}
+	if command, ok := strings.CutPrefix(name, "git-"); ok && gitCommands()[command] {
+		// git-push is git push, in git's own directory of programs.
+		name, args = "git", append([]arg{lit("git", args[0].at), lit(command, args[0].at)}, args[1:]...)
 	}
 	c := call{w, name, args, in}
 	known := w.p.commands[name]

@@ -8,13 +8,16 @@ import (
 func (w *walker) compound(c syntax.Command, in stream) {
 	switch c := c.(type) {
 	case *syntax.IfClause:
+		fork := w.shell.fork()
 		for ; c != nil; c = c.Else {
 			w.maybe(func() {
 				w.stmts(c.Cond, in)
 				in = in.rest(len(c.Cond) > 0)
 				w.stmts(c.Then, in)
 			})
+			fork.next(w.shell)
 		}
+		fork.join(w.shell)
 	case *syntax.WhileClause:
 		w.maybe(func() {
 			// A second round finds what the first has left of the input.
@@ -26,14 +29,41 @@ func (w *walker) compound(c syntax.Command, in stream) {
 		w.loop(c, in)
 	case *syntax.CaseClause:
 		w.nested(c.Word)
+		fork := w.shell.fork()
 		for _, item := range c.Items {
 			for _, p := range item.Patterns {
 				w.nested(p)
 			}
 			w.maybe(func() { w.stmts(item.Stmts, in) })
+			fork.next(w.shell)
 		}
+		w.fallthroughs(c.Items, in)
+		fork.next(w.shell)
+		fork.join(w.shell)
 	default: // arithmetic, tests and let: only what is nested in them runs
 		w.nested(c)
+	}
+}
+
+// fallthroughs visits again the branches of case that ;& and ;;& join: the second sees what
+// the first has done. Each was visited by itself, so that only a denial is new here.
+func (w *walker) fallthroughs(items []*syntax.CaseItem, in stream) {
+	for i := 0; i < len(items); i++ {
+		last := i
+		for last+1 < len(items) && items[last].Op != syntax.Break {
+			last++
+		}
+		if last == i {
+			continue
+		}
+		w.silently(func() {
+			w.maybe(func() {
+				for _, item := range items[i : last+1] {
+					w.stmts(item.Stmts, in.rest(true))
+				}
+			})
+		})
+		i = last
 	}
 }
 
@@ -46,11 +76,16 @@ func (w *walker) list(b *syntax.BinaryCmd, in stream) {
 	all := w.shell.enter()
 	for _, l := range links[1:] {
 		if l.op == syntax.OrStmt {
+			// If cd was the command that failed, the directory is the one before.
+			fork := branches{dir: all.dir, args: w.shell.args, argsKnown: w.shell.argsKnown, argsSet: w.shell.argsSet}
 			w.shell.leave(all)
+			fork.next(w.shell)
 			w.stmt(l.stmt, in)
 			in = in.after(l.stmt)
 			w.shell.leave(all)
+			fork.join(w.shell)
 			all = w.shell.enter()
+			all.dir = fork.dir
 			continue
 		}
 		w.stmt(l.stmt, in)
@@ -162,18 +197,25 @@ func (w *walker) define(c *syntax.FuncDecl) {
 	f.active = true
 	uses, opaque, args, known := w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown
 	w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown = false, nil, nil, false
+	before := w.shell.usesState
+	w.shell.usesState = false
+	w.functions++
 	w.reached("function "+c.Name.Value, func() {
 		w.maybe(func() { w.stmt(c.Body, stream{}) })
 	})
+	w.functions--
 	f.active = false
-	f.opaque, f.varies = w.opaque, w.shell.usesParams || w.opaque != nil
+	f.opaque, f.varies, f.usesState = w.opaque, w.shell.usesParams || w.opaque != nil, w.shell.usesState
+	f.state = w.shell.state()
 	w.shell.usesParams, w.opaque, w.shell.args, w.shell.argsKnown = uses, opaque, args, known
+	w.shell.usesState = before || f.usesState
 }
 
 // callFunction visits a function with the arguments of a call.
 func (w *walker) callFunction(f *function, args []arg, in stream) {
 	f.called = true
-	if f.active || !f.varies && !in.set {
+	w.shell.usesState = w.shell.usesState || f.usesState
+	if f.active || !f.varies && !in.set && (!f.usesState || f.state == w.shell.state()) {
 		return
 	}
 	f.active = true
@@ -181,6 +223,7 @@ func (w *walker) callFunction(f *function, args []arg, in stream) {
 	params, known := sh.args, sh.argsKnown
 	w.text, w.base = f.text, f.base
 	sh.args, sh.argsKnown = args[1:], true
+	f.state = sh.state()
 	w.reached("function "+args[0].text, func() {
 		w.maybe(func() { w.stmt(f.body, in) })
 	})

@@ -30,6 +30,7 @@ func (w *walker) resolve(a arg) string {
 	if strings.HasPrefix(a.text, "/") {
 		return path.Clean(a.text)
 	}
+	w.shell.usesState = true
 	switch {
 	case w.shell.dir == "":
 		return ""

@@ -16,7 +16,7 @@ var programNames = set(`PAGER MANPAGER GIT_PAGER GH_PAGER SYSTEMD_PAGER AWS_PAGE
  BORG_RSH BORG_PASSCOMMAND RESTIC_PASSWORD_COMMAND PERLDOC_PAGER MAKESHELL CONFIG_SHELL GREP_PAGER MERGE_TOOL TERMINAL`)
 
 // codeNames are the variables that load code, whatever their value, unless it is empty.
-var codeNames = set(`LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES BASH_ENV LESSOPEN LESSCLOSE PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PERL5OPT PERL5DB
+var codeNames = set(`LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES BASH_ENV LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEY_SYSTEM LESSKEYIN_SYSTEM LESSKEY_CONTENT PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PERL5OPT PERL5DB
  RUBYOPT PERL5LIB PERLLIB RUBYLIB GIT_EXEC_PATH GIT_TEMPLATE_DIR GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT
  SHELLOPTS BASHOPTS TAR_OPTIONS GCONV_PATH LUA_INIT EXECIGNORE PHP_INI_SCAN_DIR PHPRC ANT_OPTS R_PROFILE R_PROFILE_USER R_ENVIRON`)
 
@@ -75,10 +75,14 @@ func LoadsCode(name, value string) bool {
 // variable looks at an assignment to a variable, made in any way.
 func (w *walker) variable(name string, value arg, at int) {
 	reason := name + "=" + quote(value.text)
+	name, appends := strings.CutSuffix(name, "+")
 	w.evaluates = w.evaluates || integers[name]
-	name, _, _ = strings.Cut(strings.TrimSuffix(name, "+"), "[")
+	name, _, _ = strings.Cut(name, "[")
 	switch {
 	case name == "PATH":
+		if appends { // to a directory that is there
+			value = joinedWith("/", value)
+		}
 		if odd := oddPath(value); odd != "" {
 			w.deny(setEnv+"/path", at, "PATH has "+odd)
 		}
@@ -114,10 +118,21 @@ func (w *walker) variable(name string, value arg, at int) {
 	}
 }
 
+// expands reports whether bash expands anything in a prompt. A dollar before a space or at the
+// end is the dollar that many prompts end with.
+func expands(text string) bool {
+	for i := range len(text) {
+		if text[i] == '`' || text[i] == '$' && i+1 < len(text) && strings.IndexByte(" \t\n\\\"'", text[i+1]) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // prompt visits the commands that the shell runs when it writes a prompt.
 func (w *walker) prompt(name string, value arg, at int) {
 	text := skeleton(value)
-	if !strings.ContainsAny(text, "$`") {
+	if !expands(text) {
 		return
 	}
 	w.deny(setEnv+"/variable", at, name+"="+quote(value.text))

@@ -133,6 +133,9 @@ func addsAll(args []arg) string {
 // everything reports whether a pathspec means the whole tree. Git expands patterns itself,
 // so that a star means the same with quotes around it.
 func everything(a arg) bool {
+	if isWorkingDir(a) {
+		return true
+	}
 	for _, p := range a.all() {
 		if p.kind != literal && p.kind != glob {
 			return false
@@ -153,6 +156,17 @@ func everything(a arg) bool {
 		return a.text != ""
 	}
 	return wholeTree[strings.TrimRight(text, "/")]
+}
+
+// workingDirs are the expansions that are the working directory, or the whole tree above it.
+var workingDirs = set("$PWD ${PWD} $(pwd) `pwd`")
+
+// isWorkingDir reports whether a word is the working directory by another name.
+func isWorkingDir(a arg) bool {
+	if len(a.parts) == 0 || !workingDirs[a.parts[0].text] || a.parts[0].kind == literal {
+		return false
+	}
+	return len(a.parts) == 1 || len(a.parts) == 2 && a.parts[1].kind == literal && strings.Trim(a.parts[1].text, "/.") == "" && !strings.Contains(a.parts[1].text, "..")
 }
 
 var wholeTree = set(". * ** *.* **/* ?*")

@@ -180,6 +180,10 @@ func splitWords(text string, at int) []arg {
 				end()
 				continue
 			}
+			if text[i] == '_' {
+				run = append(run, ' ') // between double quotes
+				continue
+			}
 			run = append(run, text[i])
 		case q != 0 && c == q:
 			q = 0

@@ -63,8 +63,8 @@ var safetyRules = []rule{
 	{set: setGit, id: "restore", what: "git restores of a whole directory", hint: "Name the files to restore, or keep the changes with git stash"},
 	{set: setGit, id: "clean", what: "git cleans that delete untracked files", hint: "List them with git clean -n, and remove by name what must go"},
 	{set: setGit, id: "stash", what: "deletions of stashed changes (git stash drop, git stash clear)", hint: "Use git stash apply, which keeps them"},
-	{set: setGit, id: "branch", what: "forced changes of branches (git branch -D, -f, -M)", hint: "Use git branch -d, which refuses to lose commits"},
-	{set: setGit, id: "refs", what: "changes of references that lose commits (git update-ref -d, git reflog expire, git gc --prune=now)", hint: "Leave the references and the reflog as they are"},
+	{set: setGit, id: "branch", what: "forced changes of branches (git branch -D, -f, -M, git checkout -B)", hint: "Use git branch -d, which refuses to lose commits"},
+	{set: setGit, id: "refs", what: "changes of references that lose commits (git update-ref -d, git reflog expire, git prune, git gc --prune=now)", hint: "Leave the references and the reflog as they are"},
 	{set: setGit, id: "history", what: "rewrites of the whole history (git filter-branch, git filter-repo)", hint: "Make a new commit instead"},
 	{set: setGit, id: "push", what: "pushes that delete or overwrite remote references (git push --delete, --mirror, --prune)", hint: "Push one branch by name, without deleting"},
 	{set: setGit, id: "worktree", what: "forced removals of worktrees and submodules", hint: "Remove them without force, which keeps changes"},
@@ -85,11 +85,11 @@ var safetyRules = []rule{
 	{set: setDecode, id: "file", what: "redirections of unknown text into an interpreter", hint: "Read the file, and run it by its name"},
 	{set: setDecode, id: "substitution", what: "shells that run the unknown output of a command (bash <(…), source <(…), eval \"$(curl …)\")", hint: "Save the text to a file, read it, and run the file"},
 
-	{set: setDisk, id: "system-file", what: "writes over system files and devices", hint: "Write to a file of your own, and say what must be changed"},
+	{set: setDisk, id: "system-file", what: "writes over system files and devices, also by sed -i, tar -C and rsync", hint: "Write to a file of your own, and say what must be changed"},
 	{set: setDisk, id: "empty", what: "commands that empty or overwrite a file without looking (: > f, tee f, cp /dev/null f, truncate -s 0, ln -sf)", hint: "Write a new file, or append with >> or tee -a"},
 	{set: setDisk, id: "shred", what: "commands that erase files or disks beyond recovery (shred, mkfs, wipefs, dd of=/dev/…)", hint: "Remove single files by name with rm"},
-	{set: setDisk, id: "mass-delete", what: "deletions of whole trees (find / -delete, xargs rm -rf, rsync --delete, chmod -R on /)", hint: "List what would go, and remove it by name"},
-	{set: setDisk, id: "remote", what: "deletions of remote data (aws s3 rm, gh api -X DELETE, DROP TABLE, kubectl delete and such)", hint: "Say what should be deleted, and let a person do it"},
+	{set: setDisk, id: "mass-delete", what: "deletions of whole trees (rm -r /usr, find / -delete, xargs rm -rf, rsync --delete, chmod -R on /)", hint: "List what would go, and remove it by name"},
+	{set: setDisk, id: "remote", what: "deletions of remote data (aws s3 rm, gh api -X DELETE, DROP TABLE, kubectl delete, terraform destroy and such)", hint: "Say what should be deleted, and let a person do it"},
 }
 
 // opaqueKinds are the reasons why a script is opaque, and how to write it otherwise.

@@ -15,6 +15,11 @@ var diskRules = map[string]func(call){
 	"shred": ruleErase, "wipefs": ruleErase, "blkdiscard": ruleErase, "wipe": ruleErase, "srm": ruleErase, "sfill": ruleErase,
 	"fdisk": ruleDisk, "sfdisk": ruleDisk, "sgdisk": ruleDisk, "parted": ruleDisk, "gdisk": ruleDisk, "cfdisk": ruleDisk,
 	"hdparm": ruleDisk, "mkswap": ruleDisk, "cryptsetup": ruleDisk, "lvremove": ruleErase, "vgremove": ruleErase, "pvremove": ruleErase,
+	"mke2fs": ruleErase, "mkdosfs": ruleErase, "mkntfs": ruleErase, "newfs": ruleErase,
+	"zpool": ruleVolumes, "zfs": ruleVolumes, "btrfs": ruleVolumes, "mdadm": ruleVolumes, "nvme": ruleVolumes, "badblocks": ruleVolumes, "diskutil": ruleVolumes,
+	"sponge": ruleSponge, "perl": ruleInPlace, "ruby": ruleInPlace, "gawk": ruleInPlace, "awk": ruleInPlace,
+	"ed": ruleLineEditor, "ex": ruleLineEditor,
+	"unzip": ruleUnpack, "7z": ruleUnpack, "7za": ruleUnpack, "7zz": ruleUnpack,
 	"chmod": ruleTree, "chown": ruleTree, "chgrp": ruleTree,
 }
 
@@ -34,7 +39,8 @@ func (w *walker) writes(file arg, how string) {
 // systemTrees are the directories that only the system should write to.
 var systemTrees = strings.Fields("/etc /boot /bin /sbin /lib /lib32 /lib64 /usr /sys /proc/sys /proc/sysrq-trigger /var/lib /var/spool/cron /root /efi")
 
-// systemFile reports whether a path is a system file or a disk.
+// systemFile reports whether a path is a system file or a disk. The files below another root
+// are not the system's.
 func (w *walker) systemFile(a arg) bool {
 	text := a.lead()
 	if a.parts == nil {
@@ -55,7 +61,7 @@ func (w *walker) systemFile(a arg) bool {
 	}
 	for _, tree := range systemTrees {
 		if rest, ok := strings.CutPrefix(text, tree); ok && (rest == "" || rest[0] == '/') {
-			return !strings.HasPrefix(text, "/usr/local/") && !strings.HasPrefix(text, "/usr/src/")
+			return w.chroots == 0 && text != "/usr/local" && !strings.HasPrefix(text, "/usr/local/") && !strings.HasPrefix(text, "/usr/src/")
 		}
 	}
 	return false
@@ -92,7 +98,11 @@ func (w *walker) emptied(s *syntax.Stmt, args []arg) {
 		return
 	}
 	name, _ := commandName(args[0])
-	if name == ":" || name == "true" || name == "false" || name == "cat" && len(args) == 2 && args[1].is("/dev/null") {
+	switch {
+	case name == ":" || name == "true" || name == "false",
+		name == "cat" && len(args) == 2 && args[1].is("/dev/null"),
+		name == "echo" && len(args) == 2 && args[1].is("-n"),
+		(name == "echo" && len(args) == 3 && args[1].is("-n") || name == "printf" && len(args) == 2) && args[len(args)-1].is(""):
 		w.bareRedirect(s)
 	}
 }
@@ -125,6 +135,9 @@ func ruleDd(c call) {
 				c.refuse(setDisk+"/shred", "dd "+quote(a.text))
 			}
 			c.writes(file, "dd")
+			if slices.ContainsFunc(c.args, func(a arg) bool { return a.is("if=/dev/null") }) {
+				c.refuse(setDisk+"/empty", "dd of nothing over "+quote(file.text))
+			}
 		}
 	}
 }
@@ -269,6 +282,84 @@ func ruleErase(c call) {
 	c.refuse(setDisk+"/shred", quote(joined(c.args).text))
 }
 
+// volumeErasers are the words of volume managers and disk tools that erase what is there.
+var volumeErasers = map[string]map[string]bool{
+	"zpool": set("destroy labelclear"), "zfs": set("destroy rollback"), "btrfs": set("delete"),
+	"mdadm": set("--zero-superblock"), "nvme": set("format sanitize"), "badblocks": set("-w -ws -wsv"),
+	"diskutil": set("eraseDisk eraseVolume zeroDisk randomDisk secureErase partitionDisk"),
+}
+
+// ruleVolumes refuses the commands of volume managers that erase, which may be the second word.
+func ruleVolumes(c call) {
+	for _, a := range c.args[1:min(len(c.args), 3)] {
+		if text, ok := a.literal(); ok && volumeErasers[c.name][text] {
+			c.refuse(setDisk+"/shred", quote(joined(c.args).text))
+		}
+	}
+}
+
+// ruleSponge looks at the file that sponge writes once it has read all, which is the way to
+// change a file by a pipeline.
+func ruleSponge(c call) {
+	_, operands := flags(c.args[1:])
+	for _, file := range operands {
+		c.writes(file, "sponge")
+	}
+}
+
+// ruleInPlace looks at the files that perl -i, ruby -i and gawk -i inplace change.
+func ruleInPlace(c call) {
+	inPlace := false
+	for i, a := range c.args[1:] {
+		text := a.lead()
+		switch {
+		case c.name == "awk" || c.name == "gawk":
+			inPlace = inPlace || text == "-iinplace" || a.is("inplace") && (c.args[i].is("-i") || c.args[i].is("--include"))
+		case len(text) > 1 && text[0] == '-' && text[1] != '-':
+			letters, _, _ := strings.Cut(text[1:], "e") // a program may follow -e
+			inPlace = inPlace || strings.Contains(letters, "i") && strings.Trim(letters[:strings.IndexByte(letters, 'i')], "pnlaw0s") == ""
+		}
+	}
+	if inPlace {
+		c.changes(c.args[1:])
+	}
+}
+
+// changes looks at the words of a command that changes the files among them.
+func (c call) changes(words []arg) {
+	for _, a := range words {
+		if !strings.HasPrefix(a.lead(), "-") {
+			c.writes(a, c.name+" in place")
+		}
+	}
+}
+
+// ruleLineEditor looks at the files that ed and ex are given.
+func ruleLineEditor(c call) {
+	if has, _ := flags(c.args[1:]); !has("R") {
+		c.changes(c.args[1:])
+	}
+}
+
+// ruleUnpack looks at the directory that unzip and 7z write to.
+func ruleUnpack(c call) {
+	option := "-d"
+	if c.name != "unzip" {
+		option = "-o"
+	}
+	for i, a := range c.args[1:] {
+		dir, ok := a, a.is(option) && option == "-d" && i+2 < len(c.args)
+		if ok {
+			dir = c.args[i+2]
+		} else if ok = strings.HasPrefix(a.lead(), option) && len(a.text) > len(option); ok {
+			dir = a.from(len(option))
+		}
+		if ok {
+			c.writes(dir, c.name+" "+option)
+		}
+	}
+}
+
 // ruleDisk refuses a command on a disk, unless the command only lists.
 func ruleDisk(c call) {
 	has, operands := flags(c.args[1:])
@@ -289,14 +380,21 @@ func ruleTree(c call) {
 		return
 	}
 	for _, a := range operands { // the first may be the mode or the owner, which does not matter: it does not name one of these
-		if n := len(a.parts); n > 1 && strings.Trim(a.parts[n-1].text, "*") == "" { // what is in a directory
-			a = makeArg(a.parts[:n-1], a.at)
-		}
-		full := c.resolve(a)
-		if full == "/" || full == "~" || full == "/etc" || full == "/usr" || full == "/home" || full == "/var" {
+		if full := c.resolve(container(a)); full == "/" || full == "~" || wholeTrees[full] {
 			c.refuse(setDisk+"/mass-delete", quote(joined(c.args).text))
 		}
 	}
+}
+
+// wholeTrees are the directories that a system cannot lose, except for / and a home.
+var wholeTrees = set("/bin /boot /etc /home /lib /lib32 /lib64 /root /sbin /usr /usr/bin /usr/lib /usr/local /var /var/lib")
+
+// container returns the directory d if a word is d/*, and the word itself otherwise.
+func container(a arg) arg {
+	if n := len(a.parts); n > 1 && a.parts[n-1].kind == glob && strings.Trim(a.parts[n-1].text, "*") == "" {
+		return makeArg(a.parts[:n-1], a.at)
+	}
+	return a
 }
 
 // findStart removes the options of find that come before its directories.
@@ -332,15 +430,14 @@ func ruleFind(c call) {
 	if len(start) == 0 {
 		start = []arg{lit(".", c.at())}
 	}
-	removes, tests := false, false
+	removes, tests, repository := false, false, false
 	for i, a := range args {
 		switch text, _ := a.literal(); text {
 		case "-delete":
 			removes = true
 		case "-exec", "-execdir", "-ok", "-okdir":
 			if i+1 < len(args) {
-				name, _ := commandName(args[i+1])
-				removes = removes || name == "rm" || name == "shred" || name == "unlink"
+				removes = removes || removesFiles(unwrapped(args[i+1:]))
 			}
 		case "-fprint", "-fprintf", "-fls", "-fprint0":
 			if i+1 < len(args) {
@@ -348,15 +445,33 @@ func ruleFind(c call) {
 			}
 		case "-name", "-iname", "-path", "-regex", "-mtime", "-size", "-newer", "-mmin", "-user", "-empty", "-atime", "-ctime":
 			tests = true
+			repository = repository || i+1 < len(args) && (args[i+1].is(".git") || args[i+1].is("*/.git"))
 		}
 	}
 	if !removes {
 		return
 	}
+	if repository {
+		c.refuse(setDisk+"/mass-delete", "find of .git that removes")
+	}
 	for _, a := range start {
 		grave := c.loss(a) != "" || a.parts == nil && a.text != "" && path.Clean(a.text) == "."
-		if full := c.resolve(a); grave && (!tests || full == "/" || full == "~") {
+		full := c.resolve(a)
+		if grave && (!tests || full == "/" || full == "~") || !tests && wholeTrees[full] {
 			c.refuse(setDisk+"/mass-delete", "find "+quote(a.text)+" that removes")
 		}
 	}
+}
+
+// fileRemovers are the commands that remove each file that they are given.
+var fileRemovers = set("rm shred unlink")
+
+// removesFiles reports whether a command removes files, or is a shell that runs one that
+// does.
+func removesFiles(args []arg) bool {
+	if len(args) == 0 {
+		return false
+	}
+	name, _ := commandName(args[0])
+	return fileRemovers[name] || slices.ContainsFunc(shellCalls(args), func(words []string) bool { return fileRemovers[base(words[0])] })
 }

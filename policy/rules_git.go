@@ -7,33 +7,39 @@ import (
 
 // gitSet are the rules of the sets about git, by the command of git.
 var gitSet = map[string]func(gitCall){
-	"reset":         gitReset,
-	"read-tree":     gitReadTree,
-	"checkout":      gitCheckout,
-	"switch":        gitSwitch,
-	"restore":       gitRestore,
-	"clean":         gitClean,
-	"stash":         gitStash,
-	"branch":        gitBranch,
-	"update-ref":    gitRefs,
-	"reflog":        gitReflog,
-	"gc":            gitGC,
-	"prune":         gitGC,
-	"filter-branch": gitHistory,
-	"filter-repo":   gitHistory,
-	"push":          gitPush,
-	"send-pack":     gitPush,
-	"http-push":     gitHTTPPush,
-	"worktree":      gitWorktree,
-	"submodule":     gitWorktree,
-	"grep":          gitGrep,
-	"clone":         gitTransport,
-	"fetch":         gitTransport,
-	"pull":          gitTransport,
-	"ls-remote":     gitTransport,
-	"fetch-pack":    gitTransport,
-	"archive":       gitTransport,
-	"remote":        gitTransport,
+	"reset":          gitReset,
+	"read-tree":      gitReadTree,
+	"checkout":       gitCheckout,
+	"checkout-index": gitCheckoutIndex,
+	"switch":         gitSwitch,
+	"restore":        gitRestore,
+	"clean":          gitClean,
+	"stash":          gitStash,
+	"branch":         gitBranch,
+	"update-ref":     gitRefs,
+	"symbolic-ref":   gitSymbolicRef,
+	"fast-import":    gitFastImport,
+	"rm":             gitRm,
+	"reflog":         gitReflog,
+	"gc":             gitGC,
+	"prune":          gitPrune,
+	"filter-branch":  gitHistory,
+	"filter-repo":    gitHistory,
+	"push":           gitPush,
+	"send-pack":      gitPush,
+	"http-push":      gitHTTPPush,
+	"worktree":       gitWorktree,
+	"submodule":      gitWorktree,
+	"grep":           gitGrep,
+	"clone":          gitClone,
+	"init":           gitTemplate,
+	"merge-index":    gitMergeIndex,
+	"fetch":          gitTransport,
+	"pull":           gitTransport,
+	"ls-remote":      gitTransport,
+	"fetch-pack":     gitTransport,
+	"archive":        gitTransport,
+	"remote":         gitTransport,
 }
 
 // flags returns the options and operands of a command, without knowing which options have
@@ -93,14 +99,28 @@ func gitCheckout(c gitCall) {
 	if has("f", "force") {
 		c.refuse(setGit+"/checkout", "git checkout --force")
 	}
-	if slices.ContainsFunc(operands, everything) || slices.ContainsFunc(c.words, func(a arg) bool { return a.is("--") }) {
+	if has("B") {
+		c.refuse(setGit+"/branch", "git checkout -B")
+	}
+	paths := has("pathspec-from-file") || slices.ContainsFunc(c.words, func(a arg) bool { return a.is("--") })
+	if paths || slices.ContainsFunc(operands, everything) {
 		c.refuse(setGit+"/checkout", "git checkout of paths, over their changes")
 	}
 }
 
+func gitCheckoutIndex(c gitCall) {
+	if has, _ := flags(c.words); has("f", "force") && has("a", "all") && !has("prefix", "temp") {
+		c.refuse(setGit+"/checkout", "git checkout-index --force --all")
+	}
+}
+
 func gitSwitch(c gitCall) {
-	if has, _ := flags(c.words); has("f", "force", "discard-changes") {
+	has, _ := flags(c.words)
+	if has("f", "force", "discard-changes") {
 		c.refuse(setGit+"/checkout", "git switch --discard-changes")
+	}
+	if has("C", "force-create") {
+		c.refuse(setGit+"/branch", "git switch --force-create")
 	}
 }
 
@@ -139,6 +159,27 @@ func gitRefs(c gitCall) {
 	}
 }
 
+func gitSymbolicRef(c gitCall) {
+	if has, _ := flags(c.words); has("d", "delete") {
+		c.refuse(setGit+"/refs", "git symbolic-ref --delete")
+	}
+}
+
+func gitFastImport(c gitCall) {
+	if has, _ := flags(c.words); has("force") {
+		c.refuse(setGit+"/refs", "git fast-import --force")
+	}
+}
+
+// gitRm refuses to remove the whole tree with the changes in it. With --cached, git rm
+// changes the index only; without --force, it refuses to lose changes.
+func gitRm(c gitCall) {
+	has, operands := flags(c.words)
+	if has("r") && has("f", "force") && !has("cached", "n", "dry-run") && slices.ContainsFunc(operands, everything) {
+		c.refuse(setDisk+"/mass-delete", "git rm -rf of everything")
+	}
+}
+
 func gitReflog(c gitCall) {
 	if len(c.words) > 0 && (c.words[0].is("expire") || c.words[0].is("delete") || c.words[0].is("drop")) {
 		c.refuse(setGit+"/refs", "git reflog "+c.words[0].text)
@@ -147,10 +188,43 @@ func gitReflog(c gitCall) {
 
 func gitGC(c gitCall) {
 	for _, a := range c.words {
-		if a.is("--prune=now") || a.is("--prune=all") || a.is("--expire=now") || a.is("--expire") {
-			c.refuse(setGit+"/refs", "git gc or prune, at once")
+		if name, value, ok := a.cut("="); ok && abbreviates(name, "--prune", 5) && expiresSoon(value) {
+			c.refuse(setGit+"/refs", "git gc "+quote(a.text))
 		}
 	}
+}
+
+// gitPrune refuses git prune, which removes every unreachable object at once unless it is
+// told to keep those of some age.
+func gitPrune(c gitCall) {
+	o := grammar{short: "nv", long: "dry-run verbose progress no-progress expire= exclude-promisor-objects"}.permuted(c.words)
+	if given(o, "n dry-run") {
+		return
+	}
+	if age, ok := o.get("expire"); !ok || expiresSoon(age) {
+		c.refuse(setGit+"/refs", "git prune of what is not old")
+	}
+}
+
+// expiresSoon reports whether a date of git's is less than a day ago, or not known: now, or
+// an hour ago, but not two weeks ago.
+func expiresSoon(date arg) bool {
+	text, ok := date.literal()
+	if !ok {
+		return true
+	}
+	text = strings.ToLower(text)
+	if text == "never" || text == "false" || strings.Contains(text, "yesterday") {
+		return false
+	}
+	old := slices.ContainsFunc([]string{"day", "week", "month", "year"}, func(unit string) bool { return strings.Contains(text, unit) })
+	return (!old || strings.HasPrefix(text, "0")) && !isDate(text)
+}
+
+// isDate reports whether text begins like 2024-01-31.
+func isDate(text string) bool {
+	year, _, ok := strings.Cut(text, "-")
+	return ok && len(year) == 4 && strings.Trim(year, "0123456789") == ""
 }
 
 func gitHistory(c gitCall) {
@@ -178,8 +252,15 @@ func gitHTTPPush(c gitCall) {
 
 func gitWorktree(c gitCall) {
 	has, operands := flags(c.words)
-	if has("f", "force") && len(operands) > 0 && (operands[0].is("remove") || operands[0].is("deinit")) {
-		c.refuse(setGit+"/worktree", "git … "+operands[0].text+" --force")
+	if len(operands) == 0 {
+		return
+	}
+	verb := operands[0]
+	if has("f", "force") && (verb.is("remove") || verb.is("deinit") || c.command == "submodule" && verb.is("update")) {
+		c.refuse(setGit+"/worktree", "git … "+verb.text+" --force")
+	}
+	if has("B") && verb.is("add") {
+		c.refuse(setGit+"/branch", "git worktree add -B")
 	}
 }
 
@@ -194,6 +275,31 @@ func gitGrep(c gitCall) {
 			c.refuse(setExec+"/option", "git grep "+quote(a.text))
 		}
 	}
+}
+
+// gitMergeIndex looks at the program that git merge-index runs for each file.
+func gitMergeIndex(c gitCall) {
+	for _, a := range c.words {
+		if strings.HasPrefix(a.lead(), "-") {
+			continue
+		}
+		if !a.is("git-merge-one-file") {
+			c.program("git merge-index", a, c.at())
+		}
+		return
+	}
+}
+
+func gitClone(c gitCall) {
+	gitTemplate(c)
+	gitTransport(c)
+}
+
+// gitTemplate refuses a template, whose hooks git copies into the new repository.
+func gitTemplate(c gitCall) {
+	eachValue(append([]arg{lit("git", c.at())}, c.words...), "--template", func(v arg, _ int) {
+		c.gitSetting("init.templatedir", v, c.at())
+	})
 }
 
 // gitTransport refuses a remote that is a command, and options that name the program to run
@@ -242,9 +348,13 @@ var programKeys = strings.Fields(`core.pager core.editor core.sshcommand core.fs
  help.browser difftool.guitool`)
 
 // pathKeys are the settings whose value is a file or directory with programs or settings.
-var pathKeys = strings.Fields(`core.hookspath include.path includeif.*.path init.templatedir core.attributesfile protocol.ext.allow`)
+var pathKeys = strings.Fields(`core.hookspath include.path includeif.*.path init.templatedir core.attributesfile protocol.ext.allow protocol.allow`)
 
-// gitSetting refuses settings that make git run a command.
+// expiryKeys are the settings that say how long git keeps what nothing refers to.
+var expiryKeys = set("gc.pruneexpire gc.reflogexpire gc.reflogexpireunreachable")
+
+// gitSetting refuses settings that make git run a command, and those that stand for an
+// option that a rule refuses.
 func (w *walker) gitSetting(key string, value arg, at int) {
 	key = strings.ToLower(key)
 	if _, ok := aliasName(key); ok {
@@ -263,6 +373,10 @@ func (w *walker) gitSetting(key string, value arg, at int) {
 		}
 	}
 	switch {
+	case key == "clean.requireforce" && (value.is("false") || value.is("no") || value.is("off") || value.is("0")):
+		w.deny(setGit+"/clean", at, key+"="+quote(value.text))
+	case expiryKeys[key] && expiresSoon(value):
+		w.deny(setGit+"/refs", at, key+"="+quote(value.text))
 	case matchesKey(pathKeys, key):
 		if !value.is("/dev/null") && !value.is("") && !value.is("never") {
 			w.deny(setExec+"/git-config", at, key+"="+quote(value.text))

@@ -22,9 +22,10 @@ var optionRules = map[string]func(call){
 // tarOptions are the long options of tar whose value is a program.
 var tarOptions = []string{"--use-compress-program", "--to-command", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"}
 
-// ruleTar refuses the options of tar that run a command.
+// ruleTar refuses the options of tar that run a command, and looks at what it writes.
 func ruleTar(c call) {
 	at := c.at()
+	c.tarWrites()
 	for i := 1; i < len(c.args); i++ {
 		text := c.args[i].lead()
 		name, value, attached := c.args[i].cut("=")
@@ -60,6 +61,58 @@ func ruleTar(c call) {
 			c.tarLetters(text, c.args[2:])
 		}
 	}
+}
+
+// tarWrites looks at the directory that tar extracts to, the archive that it makes, and the
+// files that it removes.
+func (c call) tarWrites() {
+	words := c.args[1:]
+	if len(words) > 0 && len(words[0].lead()) > 1 && words[0].lead()[0] != '-' { // the old way to write options
+		words = append([]arg{lit("-"+words[0].lead(), words[0].at)}, words[1:]...)
+		words = tarOldOptions(words)
+	}
+	o := tarGrammar.permuted(words)
+	dir, inDir := o.get("C", "directory")
+	file, hasFile := o.get("f", "file")
+	switch {
+	case given(o, "x extract get") && inDir:
+		c.writes(dir, "tar -C")
+		if c.resolve(dir) == "/" {
+			c.refuse(setDisk+"/system-file", "tar -C /")
+		}
+	case given(o, "c create r append u update A catenate delete") && hasFile:
+		c.writes(file, "tar -f")
+	}
+	if given(o, "remove-files") {
+		for _, a := range o.rest {
+			if what := c.loss(a); what != "" || a.is(".") {
+				c.refuse(setDisk+"/mass-delete", "tar --remove-files of "+quote(a.text))
+			}
+		}
+	}
+}
+
+// tarOldOptions puts the value of each letter in the first word behind that letter, in a word
+// of its own.
+func tarOldOptions(words []arg) []arg {
+	letters, values := words[0].text[1:], words[1:]
+	var out []arg
+	for _, letter := range letters {
+		option := lit("-"+string(letter), words[0].at)
+		out = append(out, option)
+		if strings.ContainsRune(tarValues, letter) && len(values) > 0 {
+			out = append(out, values[0])
+			values = values[1:]
+		}
+	}
+	return append(out, values...)
+}
+
+// tarGrammar has the options of tar that say what it does and where.
+var tarGrammar = grammar{
+	short: "AcdrtuxGgnSkUWOmopsMLzZjJahBilPRvwC:f:F:b:I:K:N:T:V:X:H:",
+	long: "extract get create append update catenate delete list diff directory= file= remove-files files-from= exclude= exclude-from= transform= xform= strip-components=" +
+		" use-compress-program= to-command= checkpoint? checkpoint-action= owner= group= mode= mtime= format= label= one-top-level? gzip bzip2 xz zstd verbose",
 }
 
 // tarLetters are the options of tar in a first word without a dash. Their values follow, in
@@ -105,8 +158,12 @@ func (g grammar) optionValues(args []arg, names string, f func(name string, valu
 	}
 }
 
-// ruleRsync refuses a remote shell that is not a common one, and deletions.
+// ruleRsync refuses a remote shell that is not a common one, and deletions. It looks at the
+// directory that rsync writes to.
 func ruleRsync(c call) {
+	if last := c.args[len(c.args)-1]; len(c.args) > 2 && !strings.HasPrefix(last.lead(), "-") && !strings.Contains(last.lead(), ":") {
+		c.writes(last, "rsync")
+	}
 	for i, a := range c.args[1:] {
 		text := a.lead()
 		switch {
@@ -233,8 +290,12 @@ func ruleMan(c call) {
 	g.optionValues(c.args, "P pager H html", func(name string, v arg) { c.program("man -"+name, v, c.at()) })
 }
 
-// ruleLess refuses an initial command of less that runs a program.
+// ruleLess refuses an initial command of less that runs a program, and a file of keys, which
+// can set the variables that less runs programs by.
 func ruleLess(c call) {
+	for _, option := range []string{"-k", "--lesskey-file", "--lesskey-src", "--lesskey-content"} {
+		eachValue(c.args, option, func(v arg, _ int) { c.refuse(setExec+"/option", "less "+option+" "+quote(v.text)) })
+	}
 	for _, a := range c.args[1:] {
 		if text := a.lead(); strings.HasPrefix(text, "+") && strings.ContainsAny(text, "!|") {
 			c.refuse(setExec+"/option", quote(c.args[0].text+" "+a.text))

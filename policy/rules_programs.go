@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // programOptions are the options of a program that run another program or write a file, as
@@ -132,9 +134,14 @@ var shellMarks = map[string][]string{
 	"gdb": {"shell ", "!"}, "lldb": {"platform shell ", "shell "}, "expect": {"spawn ", "system ", "exec "},
 	"sqlite3": {".shell ", ".system "}, "psql": {`\!`}, "mysql": {`\!`, "system "}, "mariadb": {`\!`, "system "},
 	"vim": {"!"}, "vi": {"!"}, "nvim": {"!"}, "ex": {"!"}, "view": {"!"}, "gvim": {"!"},
-	"ed": {"!"}, "red": {"!"}, "ftp": {"!"},
+	"ed": {"!"}, "red": {"!"}, "ftp": {"!"}, "sftp": {"!"}, "lftp": {"!"},
 	"socat": {"EXEC:", "SYSTEM:", "exec:", "system:"}, "strace": {"|", "!"},
 }
+
+// silentEx matches the words of ex and vim before a command that say how to run it.
+var silentEx = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:sil(?:e(?:n(?:t)?)?)?!?|exe(?:c(?:u(?:t(?:e)?)?)?)? ?["']|keepj\w*|noa\w*)[ \t:]*`)
+})
 
 // shellMarked looks at the lines that a program passes to a shell.
 func (c call) shellMarked() {
@@ -157,6 +164,7 @@ func (c call) shellMarked() {
 			_, text, _ = strings.Cut(text, "=")
 		}
 		text = strings.TrimPrefix(text, "-o")
+		text = silentEx().ReplaceAllString(text, "")
 		for _, mark := range shellMarks[c.name] {
 			if command, ok := strings.CutPrefix(text, mark); ok {
 				c.refuse(setExec+"/option", c.name+" "+quote(a.text))

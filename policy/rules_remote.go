@@ -2,6 +2,7 @@ package policy
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -15,7 +16,12 @@ var remoteRules = map[string]func(call){
 	"gh": ruleGh, "glab": ruleGh, "hub": ruleGh,
 	"aws": ruleAws, "gcloud": ruleCloud, "az": ruleCloud, "gsutil": ruleCloud, "s3cmd": ruleCloud, "rclone": ruleCloud, "mc": ruleCloud,
 	"doctl": ruleCloud, "heroku": ruleCloud, "fly": ruleCloud, "flyctl": ruleCloud, "vercel": ruleCloud, "supabase": ruleCloud,
-	"helm": ruleCloud, "terraform": ruleCloud, "tofu": ruleCloud, "pulumi": ruleCloud,
+	"helm": ruleCloud, "helmfile": ruleCloud, "terraform": ruleTerraform, "tofu": ruleTerraform, "terragrunt": ruleTerraform, "pulumi": ruleTerraform,
+	"azcopy": ruleCloud, "s5cmd": ruleCloud, "wrangler": ruleCloud, "netlify": ruleCloud, "firebase": ruleCloud, "railway": ruleCloud, "eksctl": ruleCloud,
+	"vagrant": ruleMachines, "multipass": ruleMachines, "limactl": ruleMachines, "lxc": ruleMachines, "incus": ruleMachines, "virsh": ruleMachines,
+	"minikube": ruleMachines, "kind": ruleMachines, "k3d": ruleMachines, "crictl": ruleMachines, "ctr": ruleMachines,
+	"npm": ruleRegistry, "pnpm": ruleRegistry, "cargo": ruleRegistry, "gem": ruleRegistry,
+	"wget": ruleWgetMethod, "http": ruleHTTPie, "https": ruleHTTPie, "xh": ruleHTTPie, "xhs": ruleHTTPie,
 	"psql": ruleSQL, "mysql": ruleSQL, "mariadb": ruleSQL, "sqlite3": ruleSQL, "sqlcmd": ruleSQL, "cockroach": ruleSQL, "clickhouse-client": ruleSQL,
 	"mongo": ruleSQL, "mongosh": ruleSQL, "redis-cli": ruleSQL, "duckdb": ruleSQL, "bq": ruleSQL,
 	"dropdb": ruleDropped, "dropuser": ruleDropped, "mysqladmin": ruleSQL,
@@ -45,27 +51,52 @@ func firstOf(found []string, n int, wanted map[string]bool) string {
 
 var (
 	containerRuns = set("run exec start create attach cp commit kill rm rmi stop restart")
+	composeRuns   = set("run exec down rm kill")
 	kubeRuns      = set("exec run attach debug cp port-forward proxy")
 	kubeDeletes   = set("delete drain replace")
 	cloudDeletes  = set(`rm rb delete destroy del mb-delete remove purge uninstall deletefile sync-delete terminate wipe rmdir cleanup apps:destroy
  pg:reset ssh exec`)
+	machineEnds = set("destroy delete rm undefine purge")
 )
+
+// The options of these programs that come before their verb and take a value.
+var (
+	dockerGrammar  = grammar{short: "H:l:c:D", long: "host= log-level= context= config= tlscacert= tlscert= tlskey= connection= url= identity= namespace= address= debug tls tlsverify remote"}
+	composeGrammar = grammar{short: "f:p:H:", long: "file= project-name= profile= env-file= project-directory= ansi= parallel= progress= context= host= compatibility dry-run verbose"}
+	kubeGrammar    = grammar{
+		short: "n:s:v:",
+		long: "namespace= context= cluster= user= server= kubeconfig= token= as= as-group= as-uid= cache-dir= certificate-authority= client-certificate= client-key=" +
+			" request-timeout= tls-server-name= profile= profile-output= password= username= insecure-skip-tls-verify warnings-as-errors",
+	}
+	cloudGrammar = grammar{
+		short: "n:",
+		long: "profile= region= output= endpoint-url= query= ca-bundle= color= project= account= configuration= format= verbosity= subscription= context=" +
+			" kube-context= kubeconfig= namespace= config= cwd= stack= app= org= chdir= working-dir= terragrunt-working-dir= debug no-paginate no-verify-ssl no-sign-request quiet",
+	}
+)
+
+// verbs returns the literal words of a command after the options that come before its verb.
+func (g grammar) verbs(args []arg) []string {
+	return plainWords(append(args[:1:1], g.parse(args[1:]).rest...))
+}
 
 // containerGroups maps docker's groups of commands to the commands in them that run
 // something in a container, or that end or remove things.
 var containerGroups = map[string]map[string]bool{
 	"container": set("run exec start create attach cp commit kill rm stop restart prune"),
 	"service":   set("create update rm scale rollback"), "stack": set("deploy up rm down remove"), "swarm": set("init join leave update"),
-	"system": set("prune"), "image": set("rm prune"), "volume": set("rm prune"), "network": set("rm prune"), "builder": set("prune"),
-	"buildx": nil, "checkpoint": nil, "config": nil, "context": nil, "manifest": nil, "node": nil, "plugin": nil, "secret": nil, "trust": nil,
+	"system": set("prune reset"), "pod": set("rm kill stop prune"), "machine": set("rm reset ssh"), "image": set("rm prune"), "volume": set("rm prune"), "network": set("rm prune"), "builder": set("prune"),
+	"buildx": set("prune rm"), "checkpoint": set("rm"), "config": set("rm"), "context": set("rm"), "manifest": set("rm"), "node": set("rm"), "plugin": set("rm"), "secret": set("rm"),
+	"trust": nil,
 }
 
 func ruleContainers(c call) {
-	found := plainWords(c.args)
-	if len(found) > 0 && found[0] == "compose" {
-		ruleCompose(c)
+	rest := dockerGrammar.parse(c.args[1:]).rest
+	if len(rest) > 0 && rest[0].is("compose") {
+		ruleCompose(c.with(rest[1:]))
 		return
 	}
+	found := dockerGrammar.verbs(c.args)
 	for i, text := range found[:min(2, len(found))] { // the first may be the value of an option
 		group, is := containerGroups[text]
 		if is && i+1 < len(found) && group[found[i+1]] || !is && containerRuns[text] {
@@ -78,23 +109,34 @@ func ruleContainers(c call) {
 }
 
 func ruleCompose(c call) {
-	if text := firstOf(plainWords(c.args), 3, set("run exec down rm kill")); text != "" {
+	if text := firstOf(composeGrammar.verbs(c.args), 3, composeRuns); text != "" {
 		c.refuse(setExec+"/remote", c.args[0].text+" compose "+text)
 	}
 }
 
 func ruleKubectl(c call) {
-	found := plainWords(c.args)
+	found := kubeGrammar.verbs(c.args)
 	if text := firstOf(found, 3, kubeRuns); text != "" {
 		c.refuse(setExec+"/remote", c.args[0].text+" "+text)
 	}
-	if text := firstOf(found, 3, kubeDeletes); text != "" {
+	dry := slices.ContainsFunc(c.args, func(a arg) bool { return a.is("--dry-run=client") || a.is("--dry-run=server") })
+	if text := firstOf(found, 3, kubeDeletes); text != "" && !dry {
 		c.refuse(setDisk+"/remote", c.args[0].text+" "+text)
+	}
+	if firstOf(found, 1, set("apply")) != "" && !dry && slices.ContainsFunc(c.args, func(a arg) bool { return a.is("--prune") || a.is("--prune=true") }) {
+		c.refuse(setDisk+"/remote", c.args[0].text+" apply --prune")
 	}
 }
 
 func ruleGh(c call) {
-	found := plainWords(c.args)
+	found := grammar{short: "R:", long: "repo= hostname="}.verbs(c.args)
+	if len(found) > 2 && found[0] == "alias" && found[1] == "set" {
+		for i, a := range c.args[1:] {
+			if strings.HasPrefix(a.lead(), "!") || (a.is("-s") || a.is("--shell")) && i+1 < len(c.args) {
+				c.refuse(setExec+"/option", c.args[0].text+" alias set "+quote(a.text))
+			}
+		}
+	}
 	if text := firstOf(found, 2, set("delete delete-asset archive")); text != "" {
 		c.refuse(setDisk+"/remote", c.args[0].text+" "+text)
 	}
@@ -124,8 +166,58 @@ func ruleAws(c call) {
 }
 
 func ruleCloud(c call) {
-	if text := firstOf(plainWords(c.args), 5, cloudDeletes); text != "" {
+	found := cloudGrammar.verbs(c.args)
+	if text := firstOf(found, 5, cloudDeletes); text != "" {
 		c.refuse(setDisk+"/remote", c.args[0].text+" "+text)
+	}
+	if len(found) > 0 && (strings.HasSuffix(found[0], ":delete") || strings.HasSuffix(found[0], ":destroy")) {
+		c.refuse(setDisk+"/remote", c.args[0].text+" "+found[0])
+	}
+	if c.name == "rclone" && firstOf(found, 1, set("sync")) != "" && !slices.ContainsFunc(c.args, func(a arg) bool { return a.is("-n") || a.is("--dry-run") }) {
+		c.refuse(setDisk+"/remote", "rclone sync, which deletes what is not in the source")
+	}
+}
+
+// ruleTerraform refuses what ruleCloud does, and the options and words of infrastructure
+// tools that destroy what they have made. A plan of it destroys nothing.
+func ruleTerraform(c call) {
+	found := cloudGrammar.verbs(c.args)
+	ruleCloud(c)
+	if c.name == "pulumi" && firstOf(found, 1, set("down")) != "" {
+		c.refuse(setDisk+"/remote", "pulumi down")
+	}
+	if firstOf(found, 2, set("apply")) != "" && slices.ContainsFunc(c.args, func(a arg) bool { return a.is("-destroy") || a.is("--destroy") || a.is("-destroy=true") }) {
+		c.refuse(setDisk+"/remote", c.args[0].text+" apply -destroy")
+	}
+}
+
+// ruleMachines refuses to end virtual machines, clusters and containers with their data.
+func ruleMachines(c call) {
+	if text := firstOf(cloudGrammar.verbs(c.args), 2, machineEnds); text != "" {
+		c.refuse(setExec+"/remote", c.args[0].text+" "+text)
+	}
+}
+
+// ruleRegistry refuses to take back a package that is published.
+func ruleRegistry(c call) {
+	if text := firstOf(plainWords(c.args), 1, set("unpublish yank")); text != "" {
+		c.refuse(setDisk+"/remote", c.args[0].text+" "+text)
+	}
+}
+
+func ruleWgetMethod(c call) {
+	eachValue(c.args, "--method", func(v arg, _ int) {
+		if strings.EqualFold(v.text, "DELETE") {
+			c.refuse(setDisk+"/remote", "wget --method DELETE")
+		}
+	})
+}
+
+// ruleHTTPie refuses the method DELETE of HTTPie and xh, which is the first word before the
+// address.
+func ruleHTTPie(c call) {
+	if found := plainWords(c.args); len(found) > 1 && strings.EqualFold(found[0], "delete") {
+		c.refuse(setDisk+"/remote", c.args[0].text+" DELETE")
 	}
 }
 

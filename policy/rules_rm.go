@@ -27,6 +27,13 @@ func rmOptions(args []arg) (recursive, force bool, operands []arg) {
 // ruleRm refuses a forced, recursive rm of what would be a grave loss: see loss.
 func ruleRm(c call) {
 	recursive, force, operands := rmOptions(c.args[1:])
+	if recursive {
+		for _, a := range operands {
+			if full := c.resolve(container(a)); wholeTrees[full] || isWorkingDir(container(a)) {
+				c.refuse(setDisk+"/mass-delete", "rm -r of "+quote(a.text))
+			}
+		}
+	}
 	if !recursive || !force {
 		return
 	}
@@ -40,6 +47,7 @@ func ruleRm(c call) {
 
 // loss returns what makes the removal of a path a grave loss, or "".
 func (w *walker) loss(a arg) string {
+	w.shell.usesState = true
 	if a.text == "" || a.parts == nil && w.shell.dir == "" && strings.Trim(a.text, "/.") != "" &&
 		!strings.Contains(a.text, ".git") && !strings.Contains(a.text, "..") {
 		return "" // the common case

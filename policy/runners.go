@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // env looks at the variables that env sets and at the command it runs.
@@ -143,7 +145,7 @@ func (c call) xargs() {
 	if !known {
 		items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: c.at()}}
 		c.removes(c.name, o.rest)
-		if command, _ := commandName(o.rest[0]); c.in.pipe && shells[command] && o.rest[len(o.rest)-1].is("-c") {
+		if command, runs := scriptOfInput(unwrapped(o.rest), replace); c.in.pipe && runs {
 			c.refuse(setDecode+"/pipe", c.name+" "+command+" -c runs "+quote(c.read(c.in).text))
 		}
 	}
@@ -159,12 +161,25 @@ func (c call) xargs() {
 		}
 		const most = 64 // lines of input that are looked at one by one
 		if len(items) > most {
+			c.removes(c.name, o.rest)
 			items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: c.at()}}
 		}
 		for _, item := range items {
 			c.argv(replaced(o.rest, replace.text, item), stream{})
 		}
 	})
+}
+
+// scriptOfInput reports whether a command is a shell whose script is what xargs adds to it: at
+// the end, or in the place of mark.
+func scriptOfInput(args []arg, mark arg) (command string, ok bool) {
+	if len(args) == 0 {
+		return "", false
+	}
+	command, _ = commandName(args[0])
+	last := len(args) - 1
+	ok = shells[command] && (args[last].is("-c") || last > 0 && args[last-1].is("-c") && mark.text != "" && args[last].is(mark.text))
+	return command, ok
 }
 
 // xargsChunks returns the words that xargs adds to each call of its command.
@@ -249,20 +264,86 @@ func replaced(args []arg, mark string, by arg) []arg {
 	return out
 }
 
-// removes refuses a forced, recursive rm whose operands are not known.
+// removes refuses a forced, recursive rm whose operands are not known: the command that args
+// are, or one in the script that they give to a shell.
 func (w *walker) removes(name string, args []arg) {
-	inner := args
-	if o := wrappers["sudo"].parse(args[1:]); args[0].is("sudo") && len(o.rest) > 0 {
-		inner = o.rest
-	}
-	if command, _ := commandName(inner[0]); command != "rm" {
+	if !removesTrees(unwrapped(args)) {
 		return
 	}
-	recursive, force, _ := rmOptions(inner[1:])
-	if recursive && force {
-		w.deny(setDisk+"/mass-delete", args[0].at, name+" rm -rf with names that are not known")
-		w.notKnown(opaqueOperands, args[0].at, name+" rm -rf")
+	w.deny(setDisk+"/mass-delete", args[0].at, name+" rm -rf with names that are not known")
+	w.notKnown(opaqueOperands, args[0].at, name+" rm -rf")
+}
+
+func removesTrees(args []arg) bool {
+	if len(args) == 0 {
+		return false
 	}
+	if command, _ := commandName(args[0]); command == "rm" {
+		recursive, force, _ := rmOptions(args[1:])
+		return recursive && force
+	}
+	return slices.ContainsFunc(shellCalls(args), func(words []string) bool {
+		if base(words[0]) != "rm" || !slices.ContainsFunc(words, func(text string) bool { return strings.Contains(text, madeAtRunTime) }) {
+			return false
+		}
+		var rest []arg
+		for _, text := range words[1:] {
+			rest = append(rest, lit(text, 0))
+		}
+		recursive, force, _ := rmOptions(rest)
+		return recursive && force
+	})
+}
+
+// unwrapped returns the command that a chain of wrappers such as sudo, env and nice runs, or
+// args if no wrapper is among them.
+func unwrapped(args []arg) []arg {
+	const most = 8 // wrappers
+	for range most {
+		if len(args) == 0 {
+			return args
+		}
+		name, _ := commandName(args[0])
+		wr := wrappers[name]
+		if wr == nil {
+			return args
+		}
+		rest := wr.parse(args[1:]).rest
+		rest = rest[min(wr.operands, len(rest)):]
+		for wr.assigns && len(rest) > 0 && strings.Contains(rest[0].lead(), "=") {
+			rest = rest[1:]
+		}
+		args = rest
+	}
+	return args
+}
+
+// shellCalls returns the simple commands in the script that a shell is given after -c, as
+// their words without quotes.
+func shellCalls(args []arg) [][]string {
+	name, _ := commandName(args[0])
+	if !shells[name] {
+		return nil
+	}
+	i := slices.IndexFunc(args, func(a arg) bool {
+		text, _ := a.literal()
+		return len(text) > 1 && text[0] == '-' && text[1] != '-' && strings.HasSuffix(text, "c")
+	})
+	if i < 0 || i+1 >= len(args) {
+		return nil
+	}
+	var calls [][]string
+	visit(parse(skeleton(args[i+1])).stmts, func(n syntax.Node, _ int) bool {
+		if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 0 {
+			words := make([]string, len(c.Args))
+			for i, word := range c.Args {
+				words[i] = literalText(word)
+			}
+			calls = append(calls, words)
+		}
+		return true
+	})
+	return calls
 }
 
 // find looks at the commands that find runs for each file.
@@ -323,8 +404,12 @@ func (c call) parallel() {
 			values = []arg{{text: "…", parts: []part{{kind: unknown, text: "…"}}, at: c.at()}}
 		}
 	}
-	const most = 64
-	for _, v := range values[:min(len(values), most)] {
+	const most = 64 // values that are looked at one by one
+	if len(values) > most {
+		c.removes(c.name, template)
+		values = append(values[:most:most], arg{text: "…", parts: []part{{kind: unknown, text: "…"}}, at: c.at()})
+	}
+	for _, v := range values {
 		words := replaced(template, "{}", v)
 		if !strings.Contains(joined(template).text, "{") {
 			words = append(slices.Clone(template), v)

@@ -15,10 +15,13 @@ type shell struct {
 	// it. They count only for names that are assigned in one place.
 	vars map[string][]part
 	set  []string // the names in vars, in the order of their assignments
+	// assigned counts all values that were in vars at some time.
+	assigned int
 
 	funcs   map[string]*function
 	defined []*function // all functions that were in funcs at some time
 	aliases map[string]string
+	traps   []arg  // the texts of traps, which may run after all of the script
 	dir     string // the working directory, cleaned; ~ is home, "" is not known
 
 	zero       arg   // $0, if it was given
@@ -26,24 +29,30 @@ type shell struct {
 	argsKnown  bool
 	argsSet    bool // set -- has set args
 	usesParams bool // a positional parameter was expanded
+	usesState  bool // the directory, or a variable or function that was not known yet, was asked for
 	loops      int  // loops around this point that are visited once for each word
 }
 
 // function is a function that a script defines.
 type function struct {
 	body   *syntax.Stmt
-	text   string   // the script that it is a part of
-	base   int      // the offset of that script
-	varies bool     // what it runs depends on its arguments or on when it is called
-	active bool     // it is being visited
-	called bool     // a call was seen
-	opaque *finding // what is not known when it is defined
+	text   string // the script that it is a part of
+	base   int    // the offset of that script
+	varies bool   // what it runs depends on its arguments or on when it is called
+	active bool   // it is being visited
+	// usesState says that what it runs depends on the state of the shell: see state. It is
+	// visited at a call if that is not the state of the last visit.
+	usesState bool
+	state     shellState
+	called    bool     // a call was seen
+	opaque    *finding // what is not known when it is defined
 }
 
 // names says which names a script assigns.
 type names struct {
-	count   map[string]int // places that assign a name
-	anyName bool           // a place may assign any name
+	count   map[string]int  // places that assign a name
+	anyName bool            // a place may assign any name
+	funcs   map[string]bool // the functions that the script defines somewhere
 }
 
 // setters are the builtins whose arguments may be names to assign.
@@ -60,6 +69,10 @@ func (n *names) survey(stmts []*syntax.Stmt) {
 			n.anyName = n.anyName || node.Variant.Value == "nameref"
 		case *syntax.WordIter:
 			n.count[node.Name.Value]++
+		case *syntax.FuncDecl:
+			if node.Name != nil {
+				n.funcs[node.Name.Value] = true
+			}
 		case *syntax.ParamExp:
 			if x := node.Exp; x != nil && node.Param != nil && (x.Op == syntax.AssignUnset || x.Op == syntax.AssignUnsetOrNull) {
 				n.count[node.Param.Value]++
@@ -140,7 +153,7 @@ func (n *names) operand(x syntax.ArithmExpr) {
 
 func (s *shell) surveyed() *names {
 	if s.names == nil {
-		s.names = &names{count: map[string]int{}}
+		s.names = &names{count: map[string]int{}, funcs: map[string]bool{}}
 		s.names.survey(s.roots)
 	}
 	return s.names
@@ -160,7 +173,11 @@ func (s *shell) assigns(name string) bool { return s.surveyed().count[name] > 0 
 // value returns the value of a variable, if it is constant.
 func (s *shell) value(name string) ([]part, bool) {
 	v, ok := s.vars[name]
-	if !ok || s.surveyed().count[name] != 1 {
+	if s.surveyed().count[name] != 1 {
+		return nil, false
+	}
+	if !ok {
+		s.usesState = true // a later call of a function may find it known
 		return nil, false
 	}
 	return v, true
@@ -176,7 +193,17 @@ func (s *shell) assign(name string, value arg) {
 	}
 	s.vars[name] = value.all()
 	s.set = append(s.set, name)
+	s.assigned++
 }
+
+// shellState stands for what a shell knows of its variables, functions and directory.
+type shellState struct {
+	assigned int // values that were assigned so far, those since forgotten included
+	defined  int // functions that were defined so far
+	dir      string
+}
+
+func (s *shell) state() shellState { return shellState{s.assigned, len(s.defined), s.dir} }
 
 // scope is a state of the shell that leave returns to.
 type scope struct {
@@ -197,6 +224,37 @@ func (s *shell) leave(sc scope) {
 		s.dir = ""
 	}
 	if s.argsSet != sc.argsSet {
+		s.argsKnown = false
+	}
+}
+
+// branches is the state that each of several branches begins in.
+type branches struct {
+	dir       string
+	args      []arg
+	argsKnown bool
+	argsSet   bool
+	dirLost   bool // a branch has changed the directory
+	argsLost  bool // a branch has changed the parameters
+}
+
+func (s *shell) fork() branches {
+	return branches{dir: s.dir, args: s.args, argsKnown: s.argsKnown, argsSet: s.argsSet}
+}
+
+// next returns to the state at the fork, after a branch.
+func (b *branches) next(s *shell) {
+	b.dirLost = b.dirLost || s.dir != b.dir
+	b.argsLost = b.argsLost || s.argsKnown != b.argsKnown || s.argsSet != b.argsSet
+	s.dir, s.args, s.argsKnown, s.argsSet = b.dir, b.args, b.argsKnown, b.argsSet
+}
+
+// join forgets what branches have changed, because none of them may have run.
+func (b *branches) join(s *shell) {
+	if b.dirLost {
+		s.dir = ""
+	}
+	if b.argsLost {
 		s.argsKnown = false
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"strings"
 )
 
@@ -33,6 +34,10 @@ func (c call) shellCommand() {
 // shellFile looks at a script in a file, if the file is a process substitution. Other files
 // are not read.
 func (w *walker) shellFile(name string, rest []arg, in stream) {
+	if text, ok := rest[0].literal(); ok && isDescriptor(text) {
+		w.stdinScript(name+" "+text, stream{set: true, text: unknownText(text, rest[0].at)}, rest[1:])
+		return
+	}
 	if sub := substitution(rest[0]); sub != nil {
 		w.stdinScript(name+" <(…)", w.substituted(rest[0]), rest[1:])
 		return
@@ -45,6 +50,17 @@ func (w *walker) shellFile(name string, rest []arg, in stream) {
 			return
 		}
 	}
+}
+
+// isDescriptor reports whether a path is an open file of the process by its number.
+func isDescriptor(file string) bool {
+	file = path.Clean(file)
+	for _, dir := range []string{"/dev/fd/", "/proc/self/fd/"} {
+		if n, ok := strings.CutPrefix(file, dir); ok && n != "" && strings.Trim(n, "0123456789") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // substituted returns what a process substitution writes.
@@ -240,7 +256,11 @@ func (c call) escape() {
 	if c.p.mode != Guarded {
 		return
 	}
-	for i, a := range c.args[1:] {
+	words := c.args[1:]
+	if c.name == "sed" { // a file may be named as a command of sed is
+		_, words, _ = sedWords(c.args)
+	}
+	for i, a := range words {
 		for _, mark := range escapes[c.name] {
 			if strings.Contains(a.text, mark) || c.name == "make" && a.is("-") && c.args[i].is("-f") {
 				c.unclear(opaqueInterpreter, c.name+" "+quote(a.text))

@@ -39,12 +39,15 @@ import (
 //	a; b             b sees all that a has done
 //	a && b, a || b   b, and what follows the list, see a; what follows does not see b
 //	a && b || c      c does not see b
-//	if, case         a branch sees what was before it; what follows sees no branch
+//	if, case         a branch sees what was before it; what follows sees no branch;
+//	                 branches that ;& or ;;& join are visited once more, in one go
 //	while, for       like a branch; for with few known words visits its body for each
 //	(a), a &, a | b  what follows does not see a, and keeps what was known before
-//	$(a), <(a)       the same
-//	f() { a; }       visited when it is defined, without parameters, and again at each
-//	                 call if it depends on them
+//	f() { a; }       visited when it is defined, without parameters; again at a call
+//	                 if it depends on parameters or input, or if it asked for the
+//	                 directory, a variable or a function, and there are others by then
+//	trap a           visited where it is set, and again after all of the script
+//	$(a), <(a)       as (a)
 //
 // A value that is not seen is not known; it does not count as the value before.
 //
@@ -66,6 +69,8 @@ type walker struct {
 	within           int    // commands around the one looked at, as sudo is in sudo env
 	scans            int    // calls of scan under way
 	substitutions    int    // substitutions around the place that is walked, itself included
+	chroots          int    // calls of chroot around the command looked at
+	functions        int    // definitions of functions under way
 }
 
 // context is the place of the walker in the scripts.
@@ -102,11 +107,24 @@ func (w *walker) script(s *script) {
 	if s.broken != nil {
 		w.notKnown(opaqueParse, w.offset(s.brokenAt), s.broken.Error())
 	}
+	w.trapsAtEnd()
 	for _, f := range w.shell.defined {
 		if !f.called && f.opaque != nil {
 			w.notKnown(f.opaque.rule, f.opaque.at, f.opaque.reason)
 		}
 	}
+}
+
+// trapsAtEnd visits the traps once more, in the state at the end of the script: a trap for EXIT
+// runs there. Each was visited where it is set, so that only a denial is new here.
+func (w *walker) trapsAtEnd() {
+	traps := w.shell.traps
+	w.shell.traps = nil
+	w.silently(func() {
+		for _, text := range traps {
+			w.later("trap", text)
+		}
+	})
 }
 
 func (w *walker) offset(i int) int {

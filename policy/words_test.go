@@ -31,7 +31,7 @@ func TestSplitWords(t *testing.T) {
 		{`'' a ""`, []string{"", "a", ""}, true},
 		{`a\ b \'`, []string{"a b", "'"}, true},
 		{`'a\b' "a\"b"`, []string{`a\b`, `a"b`}, true},
-		{`a\_b "a\_b"`, []string{"a", "b", "a_b"}, true},
+		{`a\_b "a\_b"`, []string{"a", "b", "a b"}, true},
 		{`a$b`, []string{"a$b"}, false},
 		{`'a$b'`, []string{"a$b"}, true},
 		{`'a b`, []string{"a b"}, true},

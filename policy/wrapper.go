@@ -181,6 +181,10 @@ func (c call) unwrap(wr *wrapper) {
 		}
 	}
 	rest := o.rest
+	if c.name == "chroot" && len(rest) > 0 && !c.ownRoot(rest[0]) {
+		c.chroots++
+		defer func() { c.chroots-- }()
+	}
 	for n := wr.operands; n > 0 && len(rest) > 0; n-- {
 		rest = rest[1:]
 	}
@@ -198,6 +202,11 @@ func (c call) unwrap(wr *wrapper) {
 	default:
 		c.reached(c.name, func() { c.argv(rest, c.in) })
 	}
+}
+
+// ownRoot reports whether a directory is the root of this system, or reaches it through /proc.
+func (w *walker) ownRoot(dir arg) bool {
+	return w.resolve(dir) == "/" || strings.Contains(dir.text, "proc")
 }
 
 func given(o options, names string) bool {
