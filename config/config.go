@@ -34,12 +34,15 @@ type Config struct {
 	Build     Build
 	Artifacts Artifacts
 	Policy    Policy
-	PTY       PTY
-	Agent     Agent
-	Serve     Serve
-	Audit     Audit
-	Metrics   Metrics
-	Log       Log
+
+	NetworkRules NetworkRules
+
+	PTY     PTY
+	Agent   Agent
+	Serve   Serve
+	Audit   Audit
+	Metrics Metrics
+	Log     Log
 
 	CI       string // CI runner whose commands are neutralised: "auto", a name, or "none"
 	JSON     bool
@@ -211,6 +214,7 @@ func (r *reader) build(c *Config, all []Setting) (*Config, error) {
 	c.Workspace = r.workspace(c.Workspace)
 	c.Secrets = r.secrets()
 	r.completePolicy(&c.Policy)
+	r.completeNetwork(&c.NetworkRules)
 	r.checkAgent(&c.Agent, c.Policy)
 	r.checkServe(c.Serve)
 	r.checkAudit(&c.Audit)

@@ -49,7 +49,7 @@ func Load(src Source) (*Config, error) {
 	all := settingsOf(c)
 	for _, s := range all { // the later source counts
 		if s.Default != "" {
-			r.v.SetDefault(s.Key, s.Default)
+			r.v.SetDefault(stored(s.Key), s.Default)
 		}
 		if text := env[s.Env()]; text != "" {
 			r.set(s.Key, s.split(text), s.Env())
@@ -185,6 +185,9 @@ func (r *reader) readFile(src Source, env map[string]string) error {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	r.file = path
+	if err := r.tabulate(); err != nil {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
 	return r.knownKeys()
 }
 
@@ -210,9 +213,9 @@ func (e *UnknownKeyError) Error() string {
 // knownKeys records which keys the file has, and returns an error for those that
 // no lasting setting has.
 func (r *reader) knownKeys() error {
-	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey}
+	known := map[string]string{secretsKey: secretsKey, rulesKey: rulesKey, networkKey: networkKey}
 	for s := range Settings() {
-		known[strings.ToLower(s.Key)] = s.Key // viper has keys in lower case
+		known[strings.ToLower(stored(s.Key))] = s.Key // viper has keys in lower case
 	}
 	keys := r.v.AllKeys() // only those of the file: it is read first
 	slices.Sort(keys)

@@ -14,7 +14,7 @@ import (
 // perCall are the flags that say what one call is to do. No file and no variable may.
 var perCall = []string{
 	"all", "background", "background-after", "bytes", "end", "exclusive", "exit-code", "file", "follow", "from", "head", "input",
-	"jsonl", "keys", "lines", "paste", "pattern", "preview", "pty", "quiet-for", "since", "stdin", "text",
+	"jsonl", "keys", "lines", "paste", "pattern", "preview", "pty", "quiet-for", "resolve", "since", "stdin", "text",
 }
 
 // A flag is a setting with a key and a variable, or of a single call with neither.

@@ -41,7 +41,7 @@ func newReader(src Source) *reader {
 
 // set gives a key a value that counts more than those before.
 func (r *reader) set(key string, value any, from string) {
-	r.v.Set(key, value)
+	r.v.Set(stored(key), value)
 	r.from[key] = from
 }
 
@@ -107,7 +107,7 @@ func shown(value string) string {
 // text returns the value of a setting that has a single value.
 func (r *reader) text(s Setting) string {
 	var value string
-	switch v := r.v.Get(s.Key).(type) {
+	switch v := r.v.Get(stored(s.Key)).(type) {
 	case nil:
 	case string:
 		value = v
@@ -217,7 +217,7 @@ func (r *reader) list(s Setting) []string {
 // values returns the texts of a list, unchecked.
 func (r *reader) values(key string) []string {
 	var out []string
-	switch v := r.v.Get(key).(type) {
+	switch v := r.v.Get(stored(key)).(type) {
 	case nil:
 	case string:
 		if v != "" {

@@ -17,6 +17,8 @@ import (
 func other(t *testing.T, s config.Setting, dir string) []string {
 	t.Helper()
 	switch {
+	case strings.HasPrefix(s.Key, "network."):
+		return []string{"GET,HEAD a.example/x", "b.example:22"}
 	case s.Kind == config.List && len(s.Choices) > 1:
 		return s.Choices[:2]
 	case len(s.Choices) > 0:
@@ -93,7 +95,7 @@ func TestEachSourceOfEachSetting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.File = ""
+		got.File, got.NetworkRules.AllowFrom, got.NetworkRules.DenyFrom = "", "", "" // they name the source
 		return got
 	}
 	count := 0

@@ -14,19 +14,27 @@ import (
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/config"
+	"github.com/sandboxbash/sandboxbash/network"
 )
 
-var update = flag.Bool("update", false, "write the table of settings into configuration.md")
-
-// Lines of configuration.md around what this test writes.
-const (
-	tableBegin = "<!-- settings: written by go test ./docs -update -->\n"
-	tableEnd   = "<!-- end of settings -->\n"
-)
+var update = flag.Bool("update", false, "write the tables of settings and presets into configuration.md and network.md")
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	const file = "configuration.md"
+	generated(t, "configuration.md", "settings", table())
+}
+
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	generated(t, "network.md", "presets", presets())
+}
+
+// generated compares the part of a document between two lines that name it with what it should
+// be, or with -update writes it.
+func generated(t *testing.T, file, part, want string) {
+	t.Helper()
+	tableBegin := "<!-- " + part + ": written by go test ./docs -update -->\n"
+	tableEnd := "<!-- end of " + part + " -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -36,16 +44,41 @@ func TestSettings(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s has no lines %q and %q", file, tableBegin, tableEnd)
 	}
-	want := table()
 	if got == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s does not show the settings as they are: run go test ./docs -update\ngot:\n%swant:\n%s", file, got, want)
+		t.Fatalf("%s does not show the %s as they are: run go test ./docs -update\ngot:\n%swant:\n%s", file, part, got, want)
 	}
 	if err := os.WriteFile(file, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// presets is the table of all presets of network rules. Those with :ro have a row together with
+// the preset that they restrict.
+func presets() string {
+	var b strings.Builder
+	b.WriteString("| preset | for | rules |\n|---|---|---|\n")
+	all := map[string]network.Preset{}
+	for _, p := range network.Presets() {
+		all[p.Name] = p
+	}
+	for _, p := range network.Presets() {
+		if strings.HasSuffix(p.Name, ":ro") {
+			continue
+		}
+		rules := make([]string, 0, len(p.Rules))
+		for _, r := range p.Rules {
+			rules = append(rules, "`"+r.String()+"`")
+		}
+		name := "`" + p.Name + "`"
+		if _, ok := all[p.Name+":ro"]; ok {
+			name += ", `" + p.Name + ":ro`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, p.About, strings.Join(rules, "<br>"))
+	}
+	return b.String()
 }
 
 // table is the table of all settings.

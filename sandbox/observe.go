@@ -34,7 +34,8 @@ const (
 	EventDenied       EventKind = "denied"        // a policy has refused a command; there is no Intend for it
 	EventSessionStart EventKind = "session-start" // with an Err the start failed, and there is no session
 	EventSessionStop  EventKind = "session-stop"
-	EventReap         EventKind = "reap" // the remains of a session were removed
+	EventConnection   EventKind = "connection" // a connection or a request of the session has ended, or was refused
+	EventReap         EventKind = "reap"       // the remains of a session were removed
 	// EventJobEnd is the end of a job. Each process that waits for the job, or to which its
 	// end is delivered, observes it once. All have the same JobTag.
 	EventJobEnd EventKind = "job-end"
@@ -77,9 +78,11 @@ type Observation struct {
 	Err      error // as Run, Push or Pull returns it; it may hold secrets
 	Receipt  *Receipt
 	Artifact sink.Artifact
-	Masked   int64  // secrets that were masked in the output
-	Job      string // id of the job that the command became, or that has ended
-	JobTag   string // identifies that job for ever; its id may be used again
+	// Connection is set for EventConnection alone.
+	Connection *Connection
+	Masked     int64  // secrets that were masked in the output
+	Job        string // id of the job that the command became, or that has ended
+	JobTag     string // identifies that job for ever; its id may be used again
 
 	script  string
 	args    []string

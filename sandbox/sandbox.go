@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	Ahead int
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
+	// Resolver resolves the names that sessions with Spec.Allow connect to. nil: this machine's.
+	Resolver network.Resolver
 	// Observer is called with what happens to commands and sessions. It may be nil.
 	Observer Observer
 	// Keep limits the kept workspaces of sessions that have ended.

@@ -25,6 +25,7 @@ type Session struct {
 	handle  engine.Handle
 	info    Info
 	pool    *exec.Pool
+	network *exceptions // nil: there are none, or another process serves them
 	notes   []string
 	left    []string
 	reading bool                          // it is a reader: see startReader
@@ -83,6 +84,9 @@ type Result struct {
 	Room bool
 	// Full lists the file systems of the session that were full when the command failed.
 	Full []Full
+	// Network is what was refused and what was allowed of the session's connections while the
+	// command ran. It is nil if there was none of either.
+	Network *NetworkUse
 	// Policy is the policy's decision; the zero value if there is no policy.
 	Policy policy.Decision
 	// Job is set if the command has become a job. Then the Reason is exec.HandedOver, and
@@ -157,7 +161,9 @@ func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 			return fmt.Errorf("session %s: %w", s.ID(), err)
 		}
 	}
+	used := s.network.watch()
 	err = s.attempt(ctx, command, res)
+	res.Network = used()
 	return s.conclude(command, c.Job, out, res, err)
 }
 
@@ -309,8 +315,10 @@ func (s *Session) Release() {
 	if s.engine.sessions[s.ID()] == s {
 		delete(s.engine.sessions, s.ID())
 	}
+	x := s.network
 	s.engine.mu.Unlock()
 	s.released.Store(true)
+	x.close()
 	s.pool.Close()
 	s.holding.Wait()
 	if kept, err := s.kept(); err == nil && kept != nil {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/network"
 )
 
 // Profile says how much a session's commands may do inside their container.
@@ -140,8 +142,12 @@ type Spec struct {
 	Workspace Workspace
 	User      *User // nil: the profile's, or the owner of a bound directory
 	Network   Network
-	Limits    Limits
-	Runtime   string // "" is the engine's default
+	// Allow and Deny are exceptions from NetworkNone: what the session's programs may reach all
+	// the same. This process carries the connections, as long as it holds the session. A Deny
+	// wins over every Allow; without an Allow nothing can be reached.
+	Allow, Deny []network.Rule
+	Limits      Limits
+	Runtime     string // "" is the engine's default
 	// Lease is how long the session lives while it is idle. It must
 	// be at least a second; 0 is DefaultLease.
 	Lease time.Duration
@@ -187,6 +193,9 @@ func (s Spec) Normalize() (Spec, error) {
 	}
 	if s.Network != NetworkNone && s.Network != NetworkBridge {
 		return s, fmt.Errorf("network %q: it can be none or bridge", s.Network)
+	}
+	if err := s.checkNetwork(); err != nil {
+		return s, err
 	}
 	if s.Lease == 0 {
 		s.Lease = DefaultLease

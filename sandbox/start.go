@@ -132,10 +132,24 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	s := e.session(handle, info)
 	s.spare = true
 	s.notes = slices.Concat(p.notes, spec.nameNotes(), notes, networkNotes(spec.Network), sizeNotes)
-	if err := s.settle(ctx, p.info); err != nil {
+	if err := s.ready(ctx, spec, p.info); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
+}
+
+// ready settles the session and opens its network, at the same time.
+func (s *Session) ready(ctx context.Context, spec Spec, info engine.Info) error {
+	x := newExceptions(s, spec, info)
+	s.engine.mu.Lock() // Release may be called from now on
+	s.network = x
+	s.engine.mu.Unlock()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.settle(ctx, info) })
+	if x != nil {
+		group.Go(func() error { return x.open(ctx) })
+	}
+	return group.Wait()
 }
 
 // imageName returns a name for people of the image that a session was started from.

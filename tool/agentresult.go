@@ -129,6 +129,7 @@ func agentText(p Plan, o Outcome) string {
 	for _, f := range o.Run.Full {
 		lines = append(lines, f.String())
 	}
+	lines = append(lines, o.Run.Network.Text()...)
 	return strings.Join(lines, "\n")
 }
 

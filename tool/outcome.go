@@ -43,6 +43,9 @@ type RunInfo struct {
 	Where       string `json:"where,omitempty"`      // "client": not in the session
 	// Full lists the paths that had no room left when it failed.
 	Full []sandbox.Full `json:"full,omitempty"`
+	// Network is what the rules refused while it ran, and how much they allowed; nil if nothing
+	// was asked of them.
+	Network *sandbox.NetworkUse `json:"network,omitempty"`
 	// Receipt is the kernel's account of it; nil if the command did not run in the
 	// session or has not ended.
 	Receipt *sandbox.Receipt `json:"receipt,omitempty"`

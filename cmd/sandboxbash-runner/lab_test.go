@@ -78,7 +78,7 @@ func enter() int {
 	)
 	dir := "/proc/" + os.Getenv(labPID) + "/ns/"
 	var spaces []*os.File
-	for _, name := range []string{"pid", "mnt"} {
+	for _, name := range []string{"pid", "mnt", "net"} {
 		f, openErr := os.Open(dir + name)
 		err = errors.Join(err, openErr)
 		spaces = append(spaces, f)
@@ -157,11 +157,33 @@ func furnish() error {
 			return fmt.Errorf("mount %s: %w", m.dir, err)
 		}
 	}
+	if err := raiseLo(); err != nil {
+		return err
+	}
 	return errors.Join(os.Mkdir(wire.JobsDir, 0o755), os.Mkdir(labWork, 0o700), os.Chmod(labWork, 0o1777), //nolint:gosec // as /tmp
 		os.Mkdir("/run/closed", 0o700), os.WriteFile("/run/file", nil, 0o644))
 }
 
-// lab is a container without an engine: PID and mount namespaces with a PID 1 of ours.
+// raiseLo brings up the only interface, as an engine does.
+func raiseLo() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("bring up lo: %w", err)
+	}
+	return nil
+}
+
+// lab is a container without an engine: PID, mount and network namespaces with a PID 1 of
+// ours.
 type lab struct {
 	t    *testing.T
 	init *exec.Cmd
@@ -196,7 +218,7 @@ func newLabOf(t *testing.T, lease time.Duration, user uint32) *lab {
 	cmd.Env = append(os.Environ(), labRole+"="+labInit)
 	cmd.Stderr = t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS, // the latter makes all mounts private
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET, Unshareflags: unix.CLONE_NEWNS, // the latter makes all mounts private
 		Pdeathsig: unix.SIGKILL,
 	}
 	if err := cmd.Start(); errors.Is(err, unix.EPERM) {

@@ -8,6 +8,7 @@
 //	runner serve              runs commands that the host sends as frames on stdio
 //	runner pty                runs one command on the exec's terminal
 //	runner attend             carries frames between the host and a terminal's runner
+//	runner net                carries connections between the host and the session
 //	runner push USER DIR      unpacks a tar stream with the rights of the session's user
 //	runner pull USER PATH     packs a tar stream with the rights of the session's user
 //	runner home               prepares the home of the session's user
@@ -17,7 +18,7 @@
 //	runner accounts …         copies the image's /etc, and names the session's user in it
 //	runner clear DIR          empties a directory
 //
-// init, serve, pty, attend, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
+// init, serve, pty, attend, net, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
 // and CAP_SETGID at most, and are not dumpable; push and pull act for the session's user.
 // accounts runs as uid 0 of a container that was made for it, as clear and survey also do.
 // All others run as the session's user. The verbs jobs and ps start no process: see answer.go. Package wire says
@@ -29,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/sandboxbash/sandboxbash/internal/runner/prepare"
 	"github.com/sandboxbash/sandboxbash/internal/runner/user"
@@ -38,6 +40,10 @@ import (
 
 // exitUsage is EX_USAGE of sysexits(3).
 const exitUsage = 64
+
+// The main thread's capabilities are those that /proc shows of a process, and the main goroutine
+// keeps that thread: forker must not take the mark from it.
+func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(run(os.Args[1:])) }
 
@@ -72,6 +78,8 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		return runTerminal()
 	case wire.VerbAttend:
 		err = attend(os.Stdin, os.Stdout)
+	case wire.VerbNet:
+		err = carry(os.Stdin, os.Stdout)
 	case wire.VerbPush:
 		err = user.Push(args, os.Stdin, os.Stdout)
 	case wire.VerbPull:
@@ -95,6 +103,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|posture|push|pull|survey|terms")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|net|posture|push|pull|survey|terms")
 	return exitUsage
 }

@@ -37,7 +37,7 @@ func harden() error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}
-	startThreads()
+	startThreads(spareThreads)
 	return nil
 }
 
@@ -68,15 +68,15 @@ func adoptOrphans() error {
 	return nil
 }
 
-// startThreads makes the Go runtime start spareThreads threads, which it keeps when they are
+// startThreads makes the Go runtime start n threads, which it keeps when they are
 // idle. It runs as many goroutines at the same time, each locked to its thread. When such a
 // goroutine waits, the runtime parks its thread and at once starts another for the next
 // goroutine. With blocking system calls instead it would start threads only after a delay.
-func startThreads() {
+func startThreads(n int) {
 	release := make(chan struct{})
 	var arrived, gone sync.WaitGroup
-	arrived.Add(spareThreads)
-	for range spareThreads {
+	arrived.Add(n)
+	for range n {
 		gone.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread() // or the thread would end with the goroutine

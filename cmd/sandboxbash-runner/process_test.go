@@ -15,7 +15,7 @@ import (
 
 // The threads are there afterwards, and stay.
 func TestStartThreads(t *testing.T) {
-	startThreads()
+	startThreads(spareThreads)
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestLimitOpenFiles(t *testing.T) {
 
 func BenchmarkStartThreads(b *testing.B) {
 	for b.Loop() {
-		startThreads()
+		startThreads(spareThreads)
 		runtime.Gosched()
 	}
 }

@@ -37,8 +37,8 @@ type runners struct {
 	arrived chan struct{} // a token when a runner has started
 
 	mu       sync.Mutex
-	sessions map[int]bool           // guarded by mu; of what runners have left in an orderly way
-	left     map[int]uint64         // guarded by mu; these processes: pid and start
+	sessions map[int]bool           // guarded by mu; those that runners have left in an orderly way
+	left     map[int]uint64         // guarded by mu; the processes in them: start by pid
 	since    uint64                 // guarded by mu; the start of the oldest runner whose orphans may live; 0: none
 	frozen   []map[int]proc.Process // guarded by mu; for each runner killed in a freeze: what was stopped before that
 }

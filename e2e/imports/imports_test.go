@@ -33,7 +33,8 @@ var mayImport = map[string][]string{
 	"engine/enginetest": {"engine"},
 
 	// The leaves: no sibling but engine's types.
-	"config":          {"engine"},
+	"config":          {"engine", "network"}, // its rules are checked once, as all settings are
+	"network":         {},
 	"internal/wire":   {},
 	"internal/screen": {},
 	"exec":            {"engine", "internal/wire"},
@@ -58,6 +59,9 @@ var mayImport = map[string][]string{
 	// The search for secrets in streams.
 	"internal/scrub": {},
 
+	// Connections over one stream, both ends.
+	"internal/mux": {"internal/wire"},
+
 	// Trees to and from sessions: the standard library only.
 	"internal/transfer": {},
 
@@ -72,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// The command line's parts.
-	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
+	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink"},
@@ -82,6 +86,7 @@ var mayImport = map[string][]string{
 	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/serve", "sandbox"},
 	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
+	"internal/cli/networkcmd":  {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "network"},
 	"internal/cli/plancmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "tool"},
 	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "policy", "tool"},
 	"internal/cli/ptycmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "sandbox"},
@@ -96,7 +101,7 @@ var mayImport = map[string][]string{
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.
 	"cmd/sandboxbash":        {"internal/cli"},
-	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
+	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
 	"images/packrunner":      {},
 
 	// Parts of the runner.
@@ -104,6 +109,7 @@ var mayImport = map[string][]string{
 	"internal/runner/shells":  {},
 	"internal/runner/jobs":    {"internal/wire"},
 	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},
+	"internal/runner/network": {"internal/mux", "internal/wire"},
 	"internal/runner/prepare": {"internal/wire", "internal/runner/proc", "internal/runner/shells"},
 	"internal/runner/user":    {"internal/wire", "internal/runner/proc", "internal/transfer"},
 
@@ -139,7 +145,7 @@ var (
 
 // runnerImports are what the program inside the container is made of, besides
 // the standard library.
-var runnerImports = []string{module + "/internal/wire", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
+var runnerImports = []string{module + "/internal/wire", module + "/internal/mux", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
 
 // pkg is a package as `go list` tells of it.
 type pkg struct {

@@ -198,8 +198,8 @@ func control(ctx context.Context, l *lab, s *session) error {
 			return errors.New("control: a command that lives makes its file grow, and it did not")
 		}
 	}
-	if len(marked(mark)) < 2 || len(commandsIn(s.container)) < 2 {
-		return fmt.Errorf("control: what lives was not found: by its mark %v, in its cgroup %v", marked(mark), commandsIn(s.container))
+	if len(marked(mark)) < 2 || len(commandsIn(s)) < 2 {
+		return fmt.Errorf("control: what lives was not found: by its mark %v, in its cgroup %v", marked(mark), commandsIn(s))
 	}
 	// The command cannot kill itself. Everything else in the session must go.
 	if _, err := l.exec(ctx, s.id, "kill -KILL -1"); err != nil {
@@ -211,7 +211,7 @@ func control(ctx context.Context, l *lab, s *session) error {
 // nobodyIn waits until no process of a command is left in a session.
 func nobodyIn(s *session) error {
 	for until := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) {
-		left := commandsIn(s.container)
+		left := commandsIn(s)
 		if len(left) == 0 {
 			return nil
 		}

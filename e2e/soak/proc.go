@@ -25,13 +25,14 @@ func marked(mark string) []processes.Process {
 	return found
 }
 
-// commandsIn lists the processes of commands in a container's cgroups. PID 1, the runners and
-// the engine's helpers are uid 0 and have a capability that commands never have. It needs no
-// mark, which a command could remove.
-func commandsIn(container string) []processes.Process {
+// commandsIn lists the processes of commands in the cgroups of a session's container. PID 1,
+// the runners and the engine's helpers are uid 0. Commands never are, except in profile dev,
+// where they lack a capability that the others have. It needs no mark, which a command could
+// remove.
+func commandsIn(s *session) []processes.Process {
 	var found []processes.Process
 	for _, p := range processes.All() {
-		if p.InContainer(container) && (p.UID != 0 || !mayAudit(p.PID)) {
+		if p.InContainer(s.container) && (p.UID != 0 || s.dev && !mayAudit(p.PID)) {
 			found = append(found, p)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/networkcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
@@ -74,7 +75,7 @@ func (a *program) root() *cobra.Command {
 	root.AddCommand(
 		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
 		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), auditcmd.Command(a.Parts),
-		policycmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts),
+		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts),
 		doctorcmd.Command(a.Parts), a.versionCommand(), configTopic(),
 	)
 	return root

@@ -25,6 +25,7 @@ const (
 	VerbServe    Verb = "serve"    // runs commands that the host sends as frames on stdio
 	VerbPTY      Verb = "pty"      // runs one command on the exec's terminal
 	VerbAttend   Verb = "attend"   // carries frames between the host and a terminal's runner
+	VerbNet      Verb = "net"      // carries connections between the host and the session
 	VerbJobs     Verb = "jobs"     // answers one JobQuery; a runner that serves does it itself
 	VerbPush     Verb = "push"     // TransferArgs; unpacks a tar stream, answers with a Sum
 	VerbPull     Verb = "pull"     // TransferArgs; packs a tar stream

@@ -17,6 +17,7 @@ func TestCommand(t *testing.T) {
 		want string
 	}{
 		{VerbServe, nil, "serve"},
+		{VerbNet, nil, "net"},
 		{VerbInit, &InitArgs{Lease: 15 * time.Second, User: 1000}, "init --lease 15s --user 1000"},
 		{VerbPush, &TransferArgs{UID: 1000, GID: 50, Path: "/workspace"}, "push 1000:50 /workspace"},
 		{VerbPull, &TransferArgs{Path: "/a"}, "pull 0:0 /a"},

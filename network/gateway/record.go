@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sandboxbash/sandboxbash/network"
+)
+
+// Kind says what a Record is about.
+type Kind string
+
+// Kinds.
+const (
+	KindName       Kind = "name"       // a name that was refused or could not be looked up
+	KindConnection Kind = "connection" // bytes, carried unread
+	KindRequest    Kind = "request"    // an HTTP request
+)
+
+// Reasons of a Gateway's own, besides those of package network.
+const (
+	ReasonLimit     network.Reason = "limit"      // too many connections
+	ReasonPortTaken network.Reason = "port-taken" // a process of the session listens where the gateway would
+	ReasonHost      network.Reason = "other-host" // the request, or the first message of TLS, names another host than the connection
+	ReasonUnread    network.Reason = "unread"     // the rule is for some requests, and the connection cannot be read
+	ReasonMethod    network.Reason = "method"     // TRACE, which shows what the gateway has added
+)
+
+// Record is one connection, request or refused name of a session, once it has ended.
+type Record struct {
+	Time     time.Time      `json:"time"` // of its start
+	Kind     Kind           `json:"kind"`
+	Host     string         `json:"host"` // canonical; "" if the session did not say
+	Port     int            `json:"port,omitempty"`
+	Address  string         `json:"address,omitempty"` // that was dialled
+	Method   string         `json:"method,omitempty"`
+	Path     string         `json:"path,omitempty"` // without the query
+	Allowed  bool           `json:"allowed"`
+	Rule     string         `json:"rule,omitempty"`   // that decided; "" if none did
+	Reason   network.Reason `json:"reason,omitempty"` // of a refusal
+	Why      string         `json:"why,omitempty"`    // the reason in words
+	Ask      string         `json:"ask,omitempty"`    // the rule that would allow it; "" if none may
+	Status   int            `json:"status,omitempty"` // of an HTTP response
+	Sent     int64          `json:"sent"`             // bytes from the session
+	Received int64          `json:"received"`         // bytes to the session
+	Elapsed  time.Duration  `json:"-"`
+	Err      string         `json:"error,omitempty"` // why an allowed one failed
+}
+
+// refused records a refusal.
+func (g *Gateway) refused(r Record, verdict network.Verdict) {
+	r.refuse(verdict)
+	r.Elapsed = time.Since(r.Time)
+	g.record(r)
+}
+
+func (r *Record) refuse(verdict network.Verdict) {
+	r.Allowed, r.Rule, r.Reason, r.Ask, r.Why = false, ruleText(verdict), verdict.Reason, verdict.Ask, why(verdict)
+}
+
+func ruleText(verdict network.Verdict) string {
+	if verdict.Rule.IsZero() {
+		return ""
+	}
+	return verdict.Rule.String()
+}
+
+// why returns why something is refused, in words.
+func why(verdict network.Verdict) string {
+	switch verdict.Reason {
+	case ReasonHost:
+		return fmt.Sprintf("the connection to %s names another host: %s", verdict.Host, verdict.Detail)
+	case ReasonMethod:
+		return verdict.Host + " cannot be asked with TRACE"
+	case ReasonUnread:
+		return fmt.Sprintf("the rule %s is for some requests alone, and requests to %s:%d cannot be read", verdict.Rule, verdict.Host, verdict.Port)
+	case ReasonLimit:
+		return "too many connections at once"
+	case ReasonPortTaken:
+		return "a program of the session listens there"
+	}
+	return verdict.String()
+}
