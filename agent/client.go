@@ -13,8 +13,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// ClientTerminal runs commands in terminals of the client, by the verbs of the
-// Agent Client Protocol. It may be called concurrently.
+// ClientTerminal runs commands in terminals of the client. Its methods are
+// those of the Agent Client Protocol. It may be called concurrently.
 type ClientTerminal interface {
 	// Create starts the command of c and returns the id of its terminal.
 	Create(ctx context.Context, c CreateTerminal) (id string, err error)

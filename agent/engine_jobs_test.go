@@ -100,8 +100,8 @@ func TestSessionJobs(t *testing.T) {
 	if _, err := other.Job(t.Context(), "bg_1"); !errors.Is(err, ErrUnknownJob) {
 		t.Errorf("another owner's Job() = %v; want none", err)
 	}
-	if c, err := other.CancelJob(t.Context(), "bg_1"); err != nil || c.Status != "not_found" {
-		t.Errorf("another owner's CancelJob() = %+v, %v; want not_found", c, err)
+	if c, err := other.cancelJob(t.Context(), "bg_1"); err != nil || c.Status != "not_found" {
+		t.Errorf("another owner's cancelJob() = %+v, %v; want not_found", c, err)
 	}
 	if len(told.calls()) != 2 {
 		t.Errorf("delivered %d times; want twice", len(told.calls()))
@@ -174,37 +174,32 @@ func TestSessionJobTool(t *testing.T) {
 	}
 }
 
-func TestSessionFollowUp(t *testing.T) {
+// Deliveries of jobs from two processes of one owner: each job is delivered once, in
+// whichever process, with the end of its output.
+func TestSessionDeliveries(t *testing.T) {
 	t.Parallel()
 	sb := startSandbox(t)
 	s := openSession(t, sb, SessionOptions{Settings: asyncSettings()})
-	if got := s.FollowUp(t.Context()); got != "" {
-		t.Errorf("FollowUp() = %q; want none", got)
-	}
-	call(t, s, "sleep 0.5; echo one", "async", true)
-	if got := s.FollowUp(t.Context()); got != "" {
-		t.Errorf("FollowUp() of a running job = %q; want none", got)
-	}
+	told := deliver(t, s, 0)
 	call(t, s, "seq 1 4000; exit 1", "async", true)
-	eventually(t, "the end of both", func() bool {
-		all, err := s.Jobs(t.Context())
-		return err == nil && all[0].Status != sandbox.JobRunning && all[1].Status != sandbox.JobRunning
-	})
-	got := s.FollowUp(t.Context())
-	for _, part := range []string{"2 background jobs have completed.", "── Job bg_1 (sleep 0.5; echo one) ──\none\n", "\n\n[Output truncated. Showing first 4,000 characters.]\nFull output: artifact://"} {
+	eventually(t, "a delivery", func() bool { return len(told.calls()) == 1 })
+	got := tool.FollowUp(told.calls()[0])
+	for _, part := range []string{"Background job bg_1 has completed.", "\n1\n2\n3\n", "\n\n[Output truncated. Showing first 4,000 characters.]\nFull output: artifact://"} {
 		if !strings.Contains(got, part) {
-			t.Errorf("FollowUp() = %q; want %q in it", got, part)
+			t.Errorf("FollowUp() = %.300q; want %q in it", got, part)
 		}
 	}
-	if again := s.FollowUp(t.Context()); again != "" {
-		t.Errorf("FollowUp() again = %q; want none", again)
-	}
-	// What another process has begun under the same owner is told too.
-	call(t, s, "echo three", "async", true)
+	// A job of a process that delivers nothing is delivered by another process of its owner.
 	next := openSession(t, sb, SessionOptions{Settings: asyncSettings()})
-	eventually(t, "another process's follow-up", func() bool { return strings.Contains(next.FollowUp(t.Context()), "Background job bg_3 has completed.") })
-	if again := s.FollowUp(t.Context()); again != "" {
-		t.Errorf("FollowUp() of what another has told = %q; want none", again)
+	call(t, next, "echo two", "async", true)
+	eventually(t, "a delivery of another process's job", func() bool { return len(told.calls()) == 2 })
+	if got := tool.FollowUp(told.calls()[1]); !strings.Contains(got, "Background job bg_2 has completed.") {
+		t.Errorf("FollowUp() = %q; want bg_2 in it", got)
+	}
+	again := deliver(t, next, 0)
+	time.Sleep(2 * deliveryWindow)
+	if a, b := len(told.calls()), len(again.calls()); a != 2 || b != 0 {
+		t.Errorf("%d and %d deliveries; want 2 and 0: no job is delivered twice", a, b)
 	}
 }
 
@@ -310,7 +305,7 @@ func TestSessionModes(t *testing.T) {
 		return call(t, s, "cat "+file).Text == "out\nerr\n\n\n[background process failed: signal: 9 (SIGKILL)]\n"
 	})
 	noProcess(t, sb, "sleep")
-	if s.FollowUp(t.Context()) != "" || len(s.Definitions()) != 1 || !strings.HasSuffix(s.Definitions()[0].Description, "<pwd>/workspace</pwd>") {
+	if len(s.Definitions()) != 1 || !strings.HasSuffix(s.Definitions()[0].Description, "<pwd>/workspace</pwd>") {
 		t.Errorf("definitions %+v", s.Definitions())
 	}
 }

@@ -44,7 +44,7 @@ func ExampleOpen() {
 	}
 	defer func() { _ = session.Close(ctx) }()
 	for _, d := range session.Definitions() {
-		fmt.Println("the model is told of", d.Name)
+		fmt.Println("the model has the tool", d.Name)
 	}
 	go func() {
 		_ = session.Deliveries(ctx, func(_ context.Context, finished []tool.Delivery) error {

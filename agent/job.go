@@ -31,7 +31,6 @@ type jobBook struct {
 	worded   map[jobKey]finished      // guarded by mu; results of jobs that have ended
 	watchers map[jobKey]int           // guarded by mu; calls of the job tool that will report it
 	idle     map[jobKey]chan struct{} // guarded by mu; closed when the last of them is over
-	pending  bool                     // guarded by mu; there may be jobs that the owner does not know of
 }
 
 // finished is a job that has ended, as it is worded for the model.
@@ -43,7 +42,6 @@ type finished struct {
 func newJobBook() *jobBook {
 	return &jobBook{
 		plans: map[jobKey]tool.Plan{}, worded: map[jobKey]finished{}, watchers: map[jobKey]int{}, idle: map[jobKey]chan struct{}{},
-		pending: true, // the owner may have jobs from an earlier process
 	}
 }
 
@@ -54,7 +52,7 @@ func (b *jobBook) begun(info sandbox.JobInfo, p tool.Plan) {
 	same := func(k jobKey) bool { return k.id == info.ID }
 	maps.DeleteFunc(b.plans, func(k jobKey, _ tool.Plan) bool { return same(k) })
 	maps.DeleteFunc(b.worded, func(k jobKey, _ finished) bool { return same(k) })
-	b.plans[keyOf(info)], b.pending = p, true
+	b.plans[keyOf(info)] = p
 }
 
 // plan returns the plan of a job that this process has started.
@@ -188,9 +186,9 @@ func (s *Session) Job(ctx context.Context, id string) (tool.Job, error) {
 	return done.job, err
 }
 
-// CancelJob ends a job and everything it has started, and returns the result. A
+// cancelJob ends a job and everything it has started, and returns the result. A
 // cancelled job is not delivered.
-func (s *Session) CancelJob(ctx context.Context, id string) (tool.Cancellation, error) {
+func (s *Session) cancelJob(ctx context.Context, id string) (tool.Cancellation, error) {
 	j, err := s.find(ctx, id)
 	if errors.Is(err, ErrUnknownJob) {
 		return tool.Cancelled(id, tool.Job{}, false), nil
@@ -216,9 +214,9 @@ func (s *Session) CancelJob(ctx context.Context, id string) (tool.Cancellation, 
 	return tool.Cancelled(id, was, true), nil
 }
 
-// AcknowledgeJob notes that the owner knows how a job has ended: it is not delivered
+// acknowledgeJob notes that the owner knows how a job has ended: it is not delivered
 // any more.
-func (s *Session) AcknowledgeJob(ctx context.Context, id string) error {
+func (s *Session) acknowledgeJob(ctx context.Context, id string) error {
 	j, err := s.find(ctx, id)
 	if err != nil {
 		return err

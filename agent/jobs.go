@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
@@ -105,7 +104,7 @@ func (s *Session) job(ctx context.Context, arguments json.RawMessage, on Events)
 	}
 	var cancels []tool.Cancellation
 	for _, id := range call.Cancel {
-		c, err := s.CancelJob(ctx, id)
+		c, err := s.cancelJob(ctx, id)
 		if err != nil {
 			return s.failed(err)
 		}
@@ -134,76 +133,11 @@ func (s *Session) reported(ctx context.Context, jobs []tool.Job) error {
 		if j.Status == sandbox.JobRunning {
 			continue
 		}
-		if err := s.AcknowledgeJob(ctx, j.ID); err != nil && !errors.Is(err, ErrUnknownJob) {
+		if err := s.acknowledgeJob(ctx, j.ID); err != nil && !errors.Is(err, ErrUnknownJob) {
 			return err
 		}
 	}
 	return nil
-}
-
-// CancelJobs ends all of the owner's jobs.
-func (s *Session) CancelJobs(ctx context.Context) error {
-	infos, err := s.sandbox.Jobs(ctx, s.opts.Owner)
-	for _, info := range infos {
-		if info.Owner == s.opts.Owner && info.State == sandbox.JobRunning {
-			_, cancelErr := s.CancelJob(ctx, info.ID)
-			err = errors.Join(err, cancelErr)
-		}
-	}
-	return err
-}
-
-// Drain asks at intervals whether all jobs have been delivered. The interval starts at
-// drainPoll and doubles up to maxDrainPoll.
-const (
-	drainPoll    = 50 * time.Millisecond
-	maxDrainPoll = time.Second
-)
-
-// Drain waits until all of the owner's jobs have ended and have been delivered or
-// reported, by Deliveries or in another way. It returns an error if ctx ends first, or
-// if the jobs cannot be listed.
-func (s *Session) Drain(ctx context.Context) error {
-	for pause := drainPoll; ; pause = min(2*pause, maxDrainPoll) {
-		infos, err := s.sandbox.Jobs(ctx, s.opts.Owner)
-		if err != nil {
-			return err
-		}
-		infos = slices.DeleteFunc(infos, func(i sandbox.JobInfo) bool {
-			return i.Owner != s.opts.Owner || i.Told && i.State != sandbox.JobRunning
-		})
-		if len(infos) == 0 {
-			return nil
-		}
-		// A job may run for hours: wait for its end instead of asking again.
-		if i := slices.IndexFunc(infos, func(i sandbox.JobInfo) bool { return i.State == sandbox.JobRunning }); i >= 0 {
-			if err := s.awaitEnd(ctx, infos[i].ID); err != nil {
-				return err
-			}
-			pause = drainPoll
-			continue
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// awaitEnd waits until a job has ended, or is gone.
-func (s *Session) awaitEnd(ctx context.Context, id string) error {
-	j, err := s.find(ctx, id)
-	if err == nil {
-		_, err = j.Wait(ctx)
-	}
-	if errors.Is(err, ErrUnknownJob) {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // watchJobs waits until the first of several jobs has ended, the time that the settings

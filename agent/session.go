@@ -1,7 +1,7 @@
 // Package agent runs the tool calls of one agent in a sandbox session. It asks a
 // contract of package tool for a plan, runs the plan, and lets the contract word the
-// result. It keeps what lasts between calls: exported variables and functions of the
-// shell, jobs and their deliveries, and the files that URLs stand for.
+// result. Between calls it keeps the shell's exported variables and functions, jobs
+// and their deliveries, and the files that URLs stand for.
 //
 //	arguments ─ Session.Call ─ tool.Plan ─ run ─ tool.Outcome ─ tool.Result
 //

@@ -166,8 +166,8 @@ func TestKeysInFiles(t *testing.T) {
 	}
 }
 
-// A key that no setting has is told with the one that is meant, and one that is a flag only
-// with the flag. All are told at once.
+// The error for an unknown key names the key that is probably meant, or the flag if there
+// is only a flag. All unknown keys are reported at once.
 func TestUnknownKeyTexts(t *testing.T) {
 	t.Parallel()
 	file := write(t, "netwerk: bridge\nrun: {stdin: true}\nzzzzzzzz: 1\npty: {quiet-for: 5s}\n")

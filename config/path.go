@@ -52,7 +52,7 @@ func (r *reader) place(key, path string) string {
 	return filepath.Join(filepath.Dir(r.file), path)
 }
 
-var errNoHome = errors.New("~ stands for the home directory, and this user has none: write a whole path")
+var errNoHome = errors.New("~ stands for the home directory, and this user has none: write an absolute path")
 
 // expandHome replaces a leading ~.
 func (r *reader) expandHome(path string) (string, error) {
@@ -61,7 +61,7 @@ func (r *reader) expandHome(path string) (string, error) {
 	case !ok:
 		return path, nil
 	case rest != "" && rest[0] != '/' && rest[0] != filepath.Separator:
-		return "", fmt.Errorf("%s: only ~ and ~/ stand for a home directory: write a whole path, or ./%s for that name", shown(path), shownPlain(path))
+		return "", fmt.Errorf("%s: only ~ and ~/ stand for a home directory: write an absolute path, or ./%s for that name", shown(path), shownPlain(path))
 	case !filepath.IsAbs(r.home):
 		return "", errNoHome
 	}

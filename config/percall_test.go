@@ -46,7 +46,7 @@ func TestPerCallFlags(t *testing.T) {
 		if bad, ok := errors.AsType[*config.UnknownKeyError](err); !ok || bad.Flag != s.Flag || !strings.Contains(err.Error(), "give --"+s.Flag) {
 			t.Errorf("Load() of %q = %v; want an unknown key, and --%s", text, err, s.Flag)
 		}
-		// A variable changes nothing, and is told of.
+		// A variable changes nothing, and is reported.
 		name := strings.NewReplacer(".", "_", "-", "_").Replace("SANDBOXBASH_" + strings.ToUpper(s.Key))
 		environ := []string{name + "=" + value}
 		c, err := config.Load(config.Source{Environ: environ})
@@ -68,7 +68,7 @@ func TestPerCallFlags(t *testing.T) {
 	}
 }
 
-// What is wrong with a flag of a single call is told by the flag's name alone.
+// An error about a flag of a single call names the flag alone.
 func TestPerCallError(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(config.Source{Flags: flags(t, "--from=x")})

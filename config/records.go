@@ -38,7 +38,7 @@ func recordSettings(c *Config) []Setting {
 		{Key: "audit.since", to: &c.Audit.Since, PerCall: true, Flag: "since", Holder: "WHEN", Usage: "show records from this time on: a time such as 2026-01-31T15:04:05Z, or an age such as 24h"},
 		{Key: "audit.head", to: &c.Audit.Head, PerCall: true, Flag: "head", Holder: "HASH", Usage: "hash that was noted earlier, which must still be in the log"},
 		{Key: "metrics.address", to: &c.Metrics.Address, Flag: "metrics", Holder: "ADDR", Usage: "serve metrics for Prometheus at ADDR, such as 127.0.0.1:9464; loopback only"},
-		{Key: "log.level", to: &c.Log.Level, Flag: "log-level", Kind: Choice, Choices: []string{"off", "debug", "info", "warn", "error"}, Default: "off", Usage: "log events of this level and above on standard error"},
+		{Key: "log.level", to: &c.Log.Level, Flag: "log-level", Kind: Choice, Choices: []string{"off", "debug", "info", "warn", "error"}, Holder: "LEVEL", Default: "off", Usage: "log events of this level and above on standard error"},
 		{Key: "log.format", to: &c.Log.Format, Flag: "log-format", Kind: Choice, Choices: []string{"text", "json"}, Default: "text", Usage: "log format: text or json, one record per line"},
 	}
 }

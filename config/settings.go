@@ -153,7 +153,7 @@ func sessionSettings(c *Config) []Setting {
 		{Key: "build.base", to: &c.Build.Base, Flag: "base", Holder: "REF", Usage: "base image to build on: the Dockerfile's argument BASE"},
 		{Key: "build.args", to: &c.Build.Args, Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "build argument, such as http_proxy=...; may be repeated"},
 		{Key: "build.network", to: &c.Build.Network, Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of the build: the engine's default, its host's, or none"},
-		{Key: "session.id", to: &c.Session.ID, Flag: "session", Holder: "ID", Usage: "session, by its id or the start of its id"},
+		{Key: "session.id", to: &c.Session.ID, Flag: "session", Holder: "ID", Usage: "id of the session, or a unique start of it"},
 		{Key: "session.idle", to: &c.Session.Idle, Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long"},
 		{Key: "session.warm", to: &c.Session.Warm, Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
 		{Key: "session.ahead", to: &c.Session.Ahead, Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
@@ -173,7 +173,7 @@ func commandSettings(c *Config) []Setting {
 		{Key: "run.exclusive", to: &c.Run.Exclusive, PerCall: true, Flag: "exclusive", Kind: Switch, Default: "false", Usage: "fail if another command is running in the session, instead of waiting"},
 		{Key: "run.background", to: &c.Run.Background, PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, pid and output file, and return"},
 		{Key: "run.background-after", to: &c.Run.BackgroundAfter, PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never)"},
-		{Key: "run.file", to: &c.Run.File, path: true, word: "-", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all words are its arguments"},
+		{Key: "run.file", to: &c.Run.File, path: true, word: "-", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all arguments are the script's"},
 		{Key: "run.preview", to: &c.Run.Preview, PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "print the script and the last 20 lines of its output once it has ended, as an agent's user sees a call"},
 		{Key: "job.follow", to: &c.Job.Follow, PerCall: true, Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "keep printing until the job has ended"},
 		{Key: "env.set", to: &c.Env.Set, Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "set an environment variable of the command; may be repeated"},
@@ -182,13 +182,13 @@ func commandSettings(c *Config) []Setting {
 		{Key: "json", to: &c.JSON, Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
 		{Key: "quiet", to: &c.Quiet, Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings and progress"},
 		{Key: "diff.exit-code", to: &c.ExitCode, PerCall: true, Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with status 1 if there are differences"},
-		{Key: "rm.all", to: &c.All, PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove everything that sandboxbash has made, instead of naming it"},
+		{Key: "rm.all", to: &c.All, PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove all of them, without naming them"},
 	}
 }
 
 func outputSettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "ci", to: &c.CI, Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Default: "auto", Usage: "neutralise CI commands in the output, for this CI runner (auto: detect the runner)"},
+		{Key: "ci", to: &c.CI, Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Holder: "RUNNER", Default: "auto", Usage: "CI runner whose commands are neutralised in the output; auto detects it"},
 		{Key: "report.junit", to: &c.Report.JUnit, path: true, Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report: its outcome, time and the end of its output"},
 		{Key: "report.summary", to: &c.Report.Summary, path: true, word: "auto", Flag: "summary", Holder: "FILE", Usage: "append the command's outcome to FILE as Markdown; auto is GitHub's job summary"},
 		{Key: "output.limit", to: &c.Output.Limit, Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "kill a command that writes more than this (default: no limit)"},

@@ -262,7 +262,7 @@ func (tr *trial) wrongEnd(w Want, a answer) (wrong []string) {
 		if !is {
 			not = "not "
 		}
-		wrong = append(wrong, fmt.Sprintf("an end that is %stold as %s (%s)", not, name, tr.target.Ends[name]))
+		wrong = append(wrong, fmt.Sprintf("an end that is %sreported as %s (%s)", not, name, tr.target.Ends[name]))
 	}
 	if w.Within > 0 && a.elapsed > time.Duration(w.Within) {
 		wrong = append(wrong, "an end within "+time.Duration(w.Within).String())

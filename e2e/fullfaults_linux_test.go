@@ -113,7 +113,7 @@ func (e *ownEngine) things(t *testing.T) []string {
 	return all
 }
 
-// tell runs a command and returns what is told of it.
+// tell runs a command and returns its outcome.
 func (s seat) tell(t *testing.T, session, script string) (d told) {
 	t.Helper()
 	out, err := s.try(t.Context(), "session", "exec", "--json", session, script)

@@ -130,7 +130,7 @@ func TestJobsOfKilledHosts(t *testing.T) {
 		}
 		there++
 		if r.printed != "" && found.ID != r.printed {
-			t.Errorf("run %d: it was told of as %s, and is there as %s", r.n, r.printed, found.ID)
+			t.Errorf("run %d: it was printed as %s, and is there as %s", r.n, r.printed, found.ID)
 		}
 		if found.State != "failed" || found.ExitCode == nil || *found.ExitCode != r.code() {
 			t.Errorf("run %d: %s ended as %s with exit code %s; want failed, %d", r.n, found.ID, found.State, text(found.ExitCode), r.code())
@@ -139,7 +139,7 @@ func TestJobsOfKilledHosts(t *testing.T) {
 			t.Errorf("run %d: %s has written %q; want %q", r.n, found.ID, got, r.lines())
 		}
 	}
-	t.Logf("killed %d times within %v: %d jobs were told of, %d are there", kills, most, told, there)
+	t.Logf("killed %d times within %v: %d jobs were printed, %d are there", kills, most, told, there)
 	if there == 0 || there == kills {
 		t.Errorf("%d of %d jobs are there: the kills came all too early or too late to test anything", there, kills)
 	}

@@ -50,7 +50,7 @@ var lanedRows = []lanedRow{
 	{id: "E30", about: "CDK, deepce, amicontained", gap: "the tools themselves are not run: checks of our own of what they ask, listed below"},
 	{id: "E31", about: "docker-bench, section 5", tests: []string{"TestContainerAsCreated"}, gap: "the tool itself is not run: checks of our own in its numbers, listed below"},
 	{id: "E32", about: "SandboxEscapeBench", gap: "its agents are not run, nor is SandboxBench's list: checks of our own of what its 18 scenarios need, listed below"},
-	{id: "I18", about: "inspect_ai's self-check", gap: "its own functions are not run, for want of an adapter: checks of our own in their names, listed below"},
+	{id: "I18", about: "inspect_ai's self-check", gap: "its own functions are not run, because there is no adapter: checks of our own in their names, listed below"},
 	{id: "R1", about: "fork bombs", scripts: []string{"limits"}, gap: "another session's latency is not measured here"},
 	{id: "R3", about: "memory", scripts: []string{"limits"}},
 	{id: "R4", about: "files in memory", scripts: []string{"limits"}},

@@ -89,9 +89,9 @@ func status(err error) int {
 	}
 }
 
-// ledger checks what is told of a session's commands against what they have
-// really done: each says in a file of the workspace that it begins and that it
-// ends. The file is read past every program of ours, on the engine's machine.
+// ledger compares the outcomes of a session's commands with what they have
+// really done: each records its start and its end in a file of the workspace.
+// The file is read on the engine's machine, without any program of ours.
 type ledger struct {
 	seat    seat // without any fault
 	session string
@@ -133,7 +133,7 @@ func (l *ledger) stop(t *testing.T) {
 	}
 }
 
-// entry is one command and what was told of it.
+// entry is one command and its reported outcome.
 type entry struct {
 	mark   string
 	stdout string // what it prints if it ends by itself
@@ -238,8 +238,9 @@ var outcomes = map[string][]int{
 	"session-lost":    {125},
 }
 
-// check holds a command to the promises: it has one outcome, that is true, it was
-// not run twice, and nothing of it lives on. It returns what was told.
+// check compares a command with the promises: it has one outcome, which is true,
+// it was not run twice, and none of its processes survives. It returns the
+// reported outcome.
 func (l *ledger) check(e *entry) (told, error) {
 	var d told
 	if err := json.Unmarshal(e.said, &d); err != nil { // two objects are an error too
@@ -297,8 +298,8 @@ func (l *ledger) checkError(e *entry, d told, begun int, complain func(string, .
 	return l.gone(e.mark)
 }
 
-// sweepPatience is how long what is left of a command may live after its end was
-// told as unknown: the shortest lease, and the sweep.
+// sweepPatience is how long the survivors of a command may live after its end
+// was reported as unknown: the shortest lease, and the sweep.
 const sweepPatience = 20 * time.Second
 
 // gone waits until no process in a container has the mark.
@@ -315,13 +316,13 @@ func (l *ledger) gone(mark string) error {
 	}
 }
 
-// goesOn checks that the session runs the next command, or is told to be lost.
+// goesOn checks that the session runs the next command, or is reported as lost.
 func (l *ledger) goesOn(ctx context.Context) error {
 	d, err := l.another(ctx)
 	return errors.Join(err, d.goesOn())
 }
 
-// another runs one more command, checks it, and returns what was told of it.
+// another runs one more command, checks it, and returns its reported outcome.
 func (l *ledger) another(ctx context.Context) (told, error) {
 	d, err := l.check(l.exec(ctx, l.seat, ":", "--timeout", "20s"))
 	if err != nil {

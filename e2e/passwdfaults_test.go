@@ -17,9 +17,10 @@ const passwdBound = 30 * time.Second
 // maxGrowth is what an engine may grow by through a session's files, in KiB.
 const maxGrowth = 50 << 10
 
-// underPasswd is row L19: a session of profile dev, whose commands are its root, makes
-// something else of /etc/passwd, which the engine reads at each exec. A call is told
-// the truth in bounded time, the engine does not swell, and the session can be stopped.
+// underPasswd is row L19: a session of profile dev, whose commands are its root,
+// replaces /etc/passwd, which the engine reads at each exec. A call ends in bounded
+// time with the true outcome, the engine does not grow, and the session can be
+// stopped.
 func underPasswd(t *testing.T, e *ownEngine) {
 	t.Helper()
 	for _, tt := range []struct{ name, make string }{

@@ -13,8 +13,9 @@ import (
 	"github.com/sandboxbash/sandboxbash/e2e/faultproxy"
 )
 
-// Row L16, scenario 71: an image that is not to be had is told as that, with what
-// to do instead, whatever its registry says; and nothing is left of the session.
+// Row L16, scenario 71: the error for an image that cannot be pulled says so, and
+// what to do instead, whatever its registry says; and nothing is left of the
+// session.
 func TestPullFaults(t *testing.T) {
 	t.Parallel()
 	here := hereSeat(t)

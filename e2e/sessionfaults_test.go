@@ -14,8 +14,8 @@ import (
 )
 
 // Row L7, scenario 73: another program ends, pauses or removes the container of a
-// session under a command, or memory runs out in it. What is told of the command
-// is true, and what is told of the next one is its like.
+// session under a command, or memory runs out in it. The outcomes of the command
+// and of the next one are true.
 func TestContainerFaults(t *testing.T) {
 	t.Parallel()
 	here := hereSeat(t)
@@ -35,7 +35,7 @@ func TestContainerFaults(t *testing.T) {
 		body    string
 		flags   []string // of the command
 		do      func(context.Context, *ledger) error
-		want    []string // what may be told of the command
+		want    []string // outcomes that the command may have
 		next    []string // and of the next
 		after   func(context.Context, *ledger) error
 		last    []string // and of the one that follows after; nil: none does
@@ -130,7 +130,7 @@ func (l *ledger) killParents() error {
 }
 
 // Row L2: this program is told to end while many commands run and wait. Each is
-// told as cancelled, or has ended by itself, within ten seconds.
+// reported as cancelled, or has ended by itself, within ten seconds.
 func TestInterruptedAll(t *testing.T) {
 	t.Parallel()
 	const many = 20 // of which 8 run
@@ -176,7 +176,7 @@ func TestInterruptedAll(t *testing.T) {
 		t.Errorf("all have ended after %s; want 10s", took)
 	}
 	for _, e := range all {
-		if len(e.said) == 0 && e.status == -1 { // it was told before it could listen
+		if len(e.said) == 0 && e.status == -1 { // the signal came before it could listen
 			continue
 		}
 		if d, err := l.check(e); err != nil || d.reason() != "cancelled" && d.reason() != "not-started{cancelled}" {

@@ -436,7 +436,7 @@ func TestPTYFallback(t *testing.T) {
 		t.Errorf("without a terminal: %s", out)
 	}
 	if r := parse([]byte(says(t, "run", "--json", "--session", id, "true"))); r.PTY != nil {
-		t.Error("pty is told of a command that did not ask for it")
+		t.Error("pty is in the result of a command that did not ask for it")
 	}
 	p := newPerson(t, "run", "--pty", "--json", "--session", id, `tty >/dev/null && echo a terminal; read -r line; exit 3`)
 	var file bytes.Buffer

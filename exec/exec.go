@@ -29,7 +29,7 @@ const sweepTime = 2*time.Second + 250*time.Millisecond
 // Causes that a caller gives the end of a context. They determine the Reason of a command
 // that was killed by it. Any other cause means Cancelled.
 var (
-	ErrTimeout     = errors.New("the command's time is over")
+	ErrTimeout     = errors.New("the command has timed out")
 	ErrOutputLimit = errors.New("the command's output limit is reached")
 	// ErrInterrupt means Cancelled because the user sent SIGINT. The command gets SIGINT
 	// first, and SIGTERM a grace later.

@@ -20,7 +20,7 @@ const (
 	silentBeats = 2
 )
 
-var errSilent = fmt.Errorf("it has said nothing for %s", silenceTime)
+var errSilent = fmt.Errorf("it has sent nothing for %s", silenceTime)
 
 // listener counts what is read from a runner.
 type listener struct {

@@ -27,7 +27,7 @@ const slotTime = 2 * time.Second
 // openingWait is how long a command waits for a slot. It is much longer than a burst takes.
 const openingWait = time.Minute
 
-var errCrowded = fmt.Errorf("no runner came free and none could be opened within %s: the engine opens too many, or hangs; "+
+var errCrowded = fmt.Errorf("no runner came free and none could be opened within %s: the engine is opening too many, or hangs; "+
 	"run fewer commands at once, or look at the engine", openingWait)
 
 // hold starts the time of a slot that has been taken. The slot is free again after

@@ -66,7 +66,7 @@ func runnerError(stream any, err error) error {
 	if s, ok := stream.(interface{ NoRoom() bool }); ok && cause == CauseEngine && s.NoRoom() {
 		cause = CauseResources
 	} else if s, ok := stream.(interface{ Stderr() string }); ok && s.Stderr() != "" {
-		err = fmt.Errorf("%w; it said: %s", err, s.Stderr())
+		err = fmt.Errorf("%w; its standard error: %s", err, s.Stderr())
 	}
 	return &Error{Outcome: NotStarted, Cause: cause, Err: fmt.Errorf("runner: %w", err)}
 }
@@ -421,7 +421,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 			return end, nil
 		default:
 		}
-		return nil, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: fmt.Errorf("the runner went away: %w", r.err)}
+		return nil, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: fmt.Errorf("the runner has ended: %w", r.err)}
 	}
 	end, over := r.await(ctx, run, c.Job)
 	switch {

@@ -256,7 +256,7 @@ func (t *Terminal) Wait(ctx context.Context, grace time.Duration) (Status, error
 
 func (t *Terminal) status(ctx context.Context) (Status, error) {
 	if t.exit == nil {
-		return Status{}, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: errors.New("the terminal's runner or its attendant went away")}
+		return Status{}, &Error{Outcome: Unknown, Cause: CauseRunnerLost, Err: errors.New("the terminal's runner or its attendant has ended")}
 	}
 	if err := unproved(*t.exit); err != nil {
 		return Status{}, err

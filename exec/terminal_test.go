@@ -16,8 +16,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// ptyRunner plays the runner of a terminal and its attendant. It says what it is
-// told to, when it is told to.
+// ptyRunner plays the runner of a terminal and its attendant. It sends what the
+// test has it send, when the test asks for it.
 type ptyRunner struct {
 	terminal, attendant net.Conn // its ends
 	killed              chan time.Duration

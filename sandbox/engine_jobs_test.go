@@ -46,7 +46,8 @@ func another(t *testing.T, s *sandbox.Session) *sandbox.Session {
 	return other
 }
 
-// Each end is told once, whichever of the processes that wait for it lives.
+// Each end is delivered once, whichever of the processes that wait for it
+// lives.
 func TestEngineDeliver(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})

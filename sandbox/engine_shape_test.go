@@ -70,7 +70,8 @@ E`
 	}
 }
 
-// The sizes of what is kept in memory are those that were asked for, and are told.
+// The sizes of what is kept in memory are those that were asked for, and Info has
+// them.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{Limits: sandbox.Limits{Memory: 256 << 20, Home: 24 << 20, Tmp: 8 << 20}})
@@ -90,7 +91,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A command that fails where there is no room is told which limit it met.
+// The result of a command that fails where there is no room names the limit.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{Limits: sandbox.Limits{Memory: 512 << 20, Home: 4 << 20, Tmp: 4 << 20, Disk: 4 << 20}})

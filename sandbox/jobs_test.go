@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// What is told of a job is what its runner has sealed, for this job and this
+// A job's description is what its runner has sealed, for this job and this
 // session. Anything else is unknown, never a result.
 func TestDescribeJob(t *testing.T) {
 	t.Parallel()
@@ -304,7 +304,7 @@ func TestJobOutputTamperedWith(t *testing.T) {
 	})
 }
 
-// Every end is told once, to its owner, with pauses while that fails.
+// Every end is delivered once, to its owner, with pauses while that fails.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestDeliver(t *testing.T) {
 			}
 		}
 		if known := j.states[0].Known; !known {
-			t.Error("bg_1 was told and is not acknowledged")
+			t.Error("bg_1 was delivered and is not acknowledged")
 		}
 		s.Release()
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// witness remembers what it is told.
+// witness records the calls of an observer.
 type witness struct {
 	refuse error
 

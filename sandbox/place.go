@@ -39,7 +39,7 @@ func (s *Session) Place(ctx context.Context, at, as string, tree Tree) (string, 
 	to := PlacedPath(at, as)
 	_, err := s.sendAs(ctx, User{}, path.Dir(to), func(t *transfer.Packer) error { return t.Placed(transfer.Placing(tree), as) })
 	if err != nil {
-		return "", fmt.Errorf("session %s: place %s: %w", s.ID(), to, err)
+		return "", fmt.Errorf("session %s: write %s: %w", s.ID(), to, err)
 	}
 	return to, nil
 }

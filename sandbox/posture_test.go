@@ -148,7 +148,8 @@ func TestPostureEmptyResolver(t *testing.T) {
 	}
 }
 
-// A mismatch refuses the session in strict and leaves nothing; in dev it is told.
+// A mismatch refuses the session in strict and leaves nothing; in dev it is a
+// note.
 func TestStartPostureMismatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

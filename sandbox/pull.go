@@ -93,7 +93,7 @@ func (s *Session) pull(ctx context.Context, src, to string, o PullOptions) (Pull
 	err := s.receive(ctx, src, p.take)
 	if p.in == nil {
 		if err == nil {
-			err = errors.New("nothing has come") // the runner sends one entry at least
+			err = errors.New("nothing has arrived") // the runner sends one entry at least
 		}
 		return Pulled{}, err
 	}

@@ -161,7 +161,7 @@ func (e *Engine) surveyOnce(ctx context.Context, ids []string) (out map[string]u
 	defer func() { err = errors.Join(err, s.closeReader(ctx)) }()
 	list, err := s.surveyed(ctx, User{}, append(workspaces, records...)...)
 	if err != nil {
-		return nil, fmt.Errorf("look at kept workspaces: %w", err)
+		return nil, fmt.Errorf("survey kept workspaces: %w", err)
 	}
 	out = map[string]usage{}
 	for i, id := range ids {

@@ -64,7 +64,7 @@ func ParseWorkspace(text string) (Workspace, error) {
 	switch w.Kind {
 	case WorkspaceVolume:
 		if rest != "" {
-			return w, fmt.Errorf("workspace %q: volume takes nothing behind it", text)
+			return w, fmt.Errorf("workspace %q: volume takes no options", text)
 		}
 		return w, nil
 	case WorkspaceCopy, WorkspaceBind:
@@ -88,7 +88,7 @@ func ParseWorkspace(text string) (Workspace, error) {
 		break
 	}
 	if dir == "" {
-		return w, fmt.Errorf("workspace %q: no directory is named", text)
+		return w, fmt.Errorf("workspace %q: the directory is missing, as in copy:DIR", text)
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -300,10 +300,10 @@ func (s Spec) normalizeUser() (Spec, error) {
 		s.User = &owner
 	}
 	if s.Profile == Strict && (s.User.UID == 0 || s.User.GID == 0) {
-		return s, &hinted{hint: HintDev, error: fmt.Errorf("user %d:%d: profile strict has no commands of uid or gid 0", s.User.UID, s.User.GID)}
+		return s, &hinted{hint: HintDev, error: fmt.Errorf("user %d:%d: profile strict does not run commands as uid or gid 0", s.User.UID, s.User.GID)}
 	}
 	if s.Profile == Dev && s.User.UID != 0 {
-		return s, &hinted{hint: HintStrict, error: fmt.Errorf("user %d: profile dev is uid 0", s.User.UID)}
+		return s, &hinted{hint: HintStrict, error: fmt.Errorf("user %d: profile dev runs commands as uid 0", s.User.UID)}
 	}
 	return s, nil
 }

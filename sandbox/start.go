@@ -261,7 +261,7 @@ func (s *Spec) fit(info engine.Info) error {
 		return nil
 	}
 	if len(info.Unheld) > 0 {
-		return fmt.Errorf("the engine at %s does not give containers all that profile strict needs: %s", info.Address, strings.Join(info.Unheld, ", "))
+		return fmt.Errorf("the engine at %s cannot provide what profile strict needs: %s", info.Address, strings.Join(info.Unheld, ", "))
 	}
 	for _, name := range info.Unenforced {
 		if name == "memory" || name == "pids" || name == "cpus" {

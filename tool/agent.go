@@ -77,7 +77,7 @@ func (agentContract) Plan(arguments json.RawMessage, h Host) Plan {
 		return p.fail(err)
 	}
 	p.Timeout = clampTimeout(in.timeout, h.Settings.MaxTimeout)
-	if notice := p.Timeout.Notice(); notice != "" {
+	if notice := p.Timeout.notice(); notice != "" {
 		p.Notices = append(p.Notices, notice)
 	}
 	p.Env = in.environment()
@@ -147,7 +147,7 @@ func (in agentInput) environment() Env {
 // expand replaces internal URLs in the command, the variables and the directory.
 func (p *Plan) expand(in agentInput, h Host) error {
 	at := Expansion{Field: fieldCommand}
-	text, found, err := h.URLs.Expand(p.Command, at, h.Place)
+	text, found, err := h.URLs.expand(p.Command, at, h.Place)
 	if err != nil {
 		return err
 	}
@@ -157,13 +157,13 @@ func (p *Plan) expand(in agentInput, h Host) error {
 			continue
 		}
 		at = Expansion{Field: fieldEnv, Name: v.name}
-		if text, found, err = h.URLs.Expand(v.value, at, h.Place); err != nil {
+		if text, found, err = h.URLs.expand(v.value, at, h.Place); err != nil {
 			return err
 		}
 		p.Env[v.name] = text
 		p.Expansions = append(p.Expansions, found...)
 	}
-	if text, found, err = h.URLs.Expand(p.Dir, Expansion{Field: fieldCwd}, h.Place); err != nil {
+	if text, found, err = h.URLs.expand(p.Dir, Expansion{Field: fieldCwd}, h.Place); err != nil {
 		return err
 	}
 	p.Dir = text

@@ -330,7 +330,7 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	seven := 7200.0
 	p := Plan{Command: "make", Timeout: clampTimeout(&seven, 0)}
-	p.Notices = []string{p.Timeout.Notice()}
+	p.Notices = []string{p.Timeout.notice()}
 	want := "out\n\nTimeout clamped to 3600s (requested 7200s; allowed range 1-3600s).\n\nBackground job bg_4 started: make\n"
 	if got := Started(p, "bg_4", "out\n \n"); !strings.HasPrefix(got.Text, want) || *got.Details.RequestedTimeoutSeconds != 7200 {
 		t.Errorf("Started() = %q; want it to begin with %q", got.Text, want)

@@ -51,7 +51,7 @@ For complex scripts, write them to a file first and then execute the file.
 <pwd>{working_directory}</pwd>`
 
 // Definition implements Contract. If the host does not know the directory, the
-// description has an empty text in its stead.
+// description has an empty text instead.
 func (modesContract) Definition(h Host) Definition {
 	return Definition{
 		Name: BashName, Description: strings.Replace(modesDescription, "{working_directory}", h.Dir, 1),

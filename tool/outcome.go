@@ -9,8 +9,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Outcome is how a plan ended that a session, one of its terminals, or the client's
-// own terminal has run. It has a Reason or an Err.
+// Outcome is how a plan ended that was run in a session, in one of its terminals,
+// or in the client's own terminal. It has a Reason or an Err.
 type Outcome struct {
 	Reason  exec.Reason
 	Code    int           // of exec.Exited

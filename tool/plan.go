@@ -48,7 +48,7 @@ type Plan struct {
 
 // Denial is a policy's refusal.
 type Denial struct {
-	Message string `json:"message"` // what the model is told, exactly
+	Message string `json:"message"` // the exact text for the model
 	Rule    string `json:"rule"`
 	Layer   string `json:"layer"`
 	Tool    string `json:"suggestedTool,omitempty"` // what to use instead

@@ -102,7 +102,8 @@ func (d *denyAll) Check(in policy.Input) policy.Decision {
 	return policy.Decision{Verdict: policy.Deny, Blocked: true, Rule: "r", Tool: "read", Message: "no"}
 }
 
-// Each step comes before the next: of two troubles the first one is told.
+// Each step comes before the next: if two steps fail, the error is the first
+// one's.
 func TestAgentOrder(t *testing.T) {
 	t.Parallel()
 	all := map[string]any{
@@ -247,8 +248,8 @@ func TestClampTimeout(t *testing.T) {
 		{number(1e-7), 0, 1, "Timeout clamped to 1s (requested 1e-7s; allowed range 1-3600s)."},
 		{number(3600), 9999, 3600, ""},
 	} {
-		if got := clampTimeout(test.requested, test.ceiling); got.Seconds != test.want || got.Notice() != test.notice {
-			t.Errorf("clampTimeout(%v, %v) = %v, %q; want %v, %q", test.requested, test.ceiling, got.Seconds, got.Notice(), test.want, test.notice)
+		if got := clampTimeout(test.requested, test.ceiling); got.Seconds != test.want || got.notice() != test.notice {
+			t.Errorf("clampTimeout(%v, %v) = %v, %q; want %v, %q", test.requested, test.ceiling, got.Seconds, got.notice(), test.want, test.notice)
 		}
 	}
 	if got := (Timeout{Seconds: 2.5}).Message(); got != "Command timed out after 3 seconds" {

@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Surface is the place where a command is shown.
+// Surface says how a command came about, which decides how much of it is shown.
 type Surface int
 
 // Surfaces.

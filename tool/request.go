@@ -19,7 +19,8 @@ type Request struct {
 	Host      Host // by settings, tool names and context
 }
 
-// NewRequest returns a request for the plan of a call, with nothing known besides.
+// NewRequest returns a request for the plan of a call, without settings, tool
+// names or a context.
 func NewRequest(arguments json.RawMessage) Request {
 	return Request{Arguments: arguments, Host: Host{Settings: DefaultSettings(), URLs: URLs{Unknown: true}}}
 }
@@ -68,7 +69,7 @@ func ParseRequest(raw json.RawMessage) (Request, error) {
 func (r *Request) know(context json.RawMessage) error {
 	c, err := parseContext(context)
 	if err == nil {
-		c.Apply(&r.Host)
+		c.apply(&r.Host)
 	}
 	return err
 }

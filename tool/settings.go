@@ -11,7 +11,7 @@ import (
 )
 
 // Settings are the options of contract agent, each with its name in the documents.
-// Use DefaultSettings or parseSettings; the zero value differs in its numbers.
+// Start from DefaultSettings; the zero value has other numbers.
 type Settings struct {
 	Async          bool          // async.enabled
 	MaxJobs        int           // async.maxJobs: 1 to 100

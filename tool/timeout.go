@@ -42,8 +42,8 @@ func (t Timeout) Duration() time.Duration {
 	return time.Duration(math.Round(t.Seconds*1000)) * time.Millisecond
 }
 
-// Notice says that the timeout is not the requested one; "" if it is.
-func (t Timeout) Notice() string {
+// notice says that the timeout is not the requested one; "" if it is.
+func (t Timeout) notice() string {
 	if t.Requested == nil {
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 //	 "local": {"artifacts_dir": DIR or null, "session_id": ID or null},
 //	 "session_cwd": DIR, "home": DIR, "skill_only": BOOL}
 //
-// All fields are optional. If there is a router it alone resolves URLs; otherwise
+// All fields are optional. If there is a router, it resolves all URLs; otherwise
 // rules, memory and artifacts do. "no_escape" has no effect: whether a URL is quoted
 // depends on the field of the call that it is in.
 type Context struct {
@@ -79,8 +79,8 @@ func parseContext(raw json.RawMessage) (Context, error) {
 	return c, nil
 }
 
-// Apply sets the fields of a host as the context says.
-func (c Context) Apply(h *Host) {
+// apply sets the fields of a host as the context says.
+func (c Context) apply(h *Host) {
 	h.Dir, h.Home = c.Dir, c.Home
 	h.URLs = URLs{SkillsOnly: c.SkillsOnly}
 	for _, s := range c.Skills {

@@ -51,11 +51,11 @@ type Expansion struct {
 	Placed string `json:"placed,omitempty"` // where the command sees it, if not at Path
 }
 
-// Expand replaces the internal URLs of a text by paths: in a command as quoted words,
+// expand replaces the internal URLs of a text by paths: in a command as quoted words,
 // elsewhere unquoted. It calls place once for each URL for the path in the session;
 // with a nil place that is the path on the host. It resolves URLs from the last to the
 // first, and returns the first error, which is for the model.
-func (u URLs) Expand(text string, in Expansion, place func(Expansion) (string, error)) (string, []Expansion, error) {
+func (u URLs) expand(text string, in Expansion, place func(Expansion) (string, error)) (string, []Expansion, error) {
 	tokens := u.tokens(text)
 	if len(tokens) == 0 {
 		return text, nil, nil

@@ -52,15 +52,15 @@ func TestExpand(t *testing.T) {
 		{"local://%2Fetc", "error: Absolute paths are not allowed in local:// URLs"},
 		{"local://a%00", "error: Invalid URL encoding in local:// path: local://a%00"},
 		{"plan://x", "error: Cannot resolve plan:// URL in bash command: plan://x\nInternal URL router is unavailable for this protocol in the current session."},
-		// The last one is told first.
+		// The last one is reported first.
 		{"skill://no agent://no", "error: Failed to resolve agent:// URL in bash command: agent://no\nNo mapping for agent://no"},
 	} {
-		got, found, err := u.Expand(test.text, Expansion{Field: fieldCommand}, nil)
+		got, found, err := u.expand(test.text, Expansion{Field: fieldCommand}, nil)
 		if err != nil {
 			got = "error: " + err.Error()
 		}
 		if got != test.want {
-			t.Errorf("Expand(%q) = %q, %+v; want %q", test.text, got, found, test.want)
+			t.Errorf("expand(%q) = %q, %+v; want %q", test.text, got, found, test.want)
 		}
 	}
 	if _, err := u.resolve("vault", "vault://x"); err == nil || err.Error() != "Unsupported internal URL in bash command: vault://x" {
@@ -99,7 +99,7 @@ func TestRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	var h Host
-	c.Apply(&h)
+	c.apply(&h)
 	memory, err := filepath.EvalSymlinks(filepath.Join(dir, "mem"))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestContext(t *testing.T) {
 	}
 	c, err := parseContext(json.RawMessage(`{"session_cwd":"/srv","home":"/root","local":null}`))
 	var h Host
-	c.Apply(&h)
+	c.apply(&h)
 	if err != nil || h.Dir != "/srv" || h.Home != "/root" || h.URLs.Local != nil || h.URLs.Resolver != nil {
 		t.Errorf("host %+v, %v", h, err)
 	}
@@ -184,7 +184,7 @@ func TestURLCorpus(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := defaultHost()
-		ctx.Apply(&h)
+		ctx.apply(&h)
 		if h.URLs.Local != nil {
 			h.URLs.Local.Temp = "/tmp"
 		}
@@ -221,9 +221,9 @@ func checkResolverError(t *testing.T, id, input, prefix, suffix string) {
 	case "url-125":
 		u.Resolver = Roots{Artifacts: t.TempDir()}
 	}
-	_, _, err := u.Expand("cat "+url, Expansion{Field: fieldCommand}, nil)
+	_, _, err := u.expand("cat "+url, Expansion{Field: fieldCommand}, nil)
 	if want := prefix + url + "\n" + suffix; err == nil || err.Error() != want {
-		t.Errorf("Expand(cat %s) = %v; want %q", url, err, want)
+		t.Errorf("expand(cat %s) = %v; want %q", url, err, want)
 	}
 }
 
@@ -234,8 +234,8 @@ func TestExpandLong(t *testing.T) {
 	u := URLs{Local: &Local{Artifacts: "/art"}}
 	for _, unit := range []string{"/local:/", "local:/a ", "'local://a' ", "local:", "://", "agent", "\"local:/"} {
 		text := strings.Repeat(unit, 2<<20/len(unit))
-		if out, found, err := u.Expand(text, Expansion{Field: fieldCommand}, nil); err == nil && len(found) == 0 && out != text {
-			t.Errorf("Expand(%s…) changes it without an expansion", unit)
+		if out, found, err := u.expand(text, Expansion{Field: fieldCommand}, nil); err == nil && len(found) == 0 && out != text {
+			t.Errorf("expand(%s…) changes it without an expansion", unit)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func FuzzExpand(f *testing.F) {
 	}
 	u := URLs{Skills: []Skill{{Name: "s", Dir: "/skills/s"}}, Local: &Local{Artifacts: "/art"}, Resolver: Roots{}}
 	f.Fuzz(func(t *testing.T, text string) {
-		out, found, err := u.Expand(text, Expansion{Field: fieldEnv}, nil)
+		out, found, err := u.expand(text, Expansion{Field: fieldEnv}, nil)
 		if err != nil {
 			return
 		}
@@ -264,7 +264,7 @@ func FuzzExpand(f *testing.F) {
 			at = e.Offset + e.Length
 		}
 		if rebuilt += text[at:]; rebuilt != out {
-			t.Errorf("Expand(%q) = %q; want %q by its expansions", text, out, rebuilt)
+			t.Errorf("expand(%q) = %q; want %q by its expansions", text, out, rebuilt)
 		}
 	})
 }

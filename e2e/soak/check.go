@@ -161,7 +161,7 @@ func (c *checker) operation(o *operation) {
 		c.say(o, "it has begun %d times, and come to its end %d times (what is odd in its session: %q)", is.Ran, is.Finished, is.Text)
 	}
 	if out.Alive > 0 && out.Outcome != accepted && out.Outcome != lostClient && out.Outcome != "outcome-unknown" && out.Outcome != "session-lost" {
-		c.say(o, "it is said to have ended as %s, and %d of its processes live", out.Outcome, out.Alive)
+		c.say(o, "it was reported to have ended as %s, and %d of its processes live", out.Outcome, out.Alive)
 	}
 	if is.Alive > 0 {
 		c.say(o, "%d of its processes live when all is over", is.Alive)
@@ -192,7 +192,7 @@ func (c *checker) truth(o *operation, in, out, is event) {
 			c.say(o, "it has exited with %s; want %d", codeText(out.ExitCode), in.Code)
 		}
 		if is.Ran != 1 || is.Finished != 1 {
-			c.say(o, "it is said to have exited, and has begun %d times and come to its end %d times", is.Ran, is.Finished)
+			c.say(o, "it was reported to have exited, and has begun %d times and come to its end %d times", is.Ran, is.Finished)
 		}
 		if out.Output != nonce(o.id)+"\n" {
 			c.say(o, "its output is %q; want %q", out.Output, nonce(o.id)+"\n")
@@ -232,7 +232,7 @@ func (c *checker) failed(o *operation, in, out, is event, hurt bool) {
 		}
 	case "not-started":
 		if is.Ran != 0 {
-			c.say(o, "it is said not to have started (%s), and has run", out.Cause)
+			c.say(o, "it was reported not to have started (%s), and has run", out.Cause)
 		}
 		if !hurt {
 			c.say(o, "not started (%s), and nothing was in its way", out.Cause)
@@ -254,7 +254,7 @@ func (c *checker) failed(o *operation, in, out, is event, hurt bool) {
 func (c *checker) job(o *operation, in, out, is event) {
 	if out.Outcome != accepted {
 		if len(o.ends) > 0 && out.Outcome == "not-started" {
-			c.say(o, "a job that is said not to have started has an end")
+			c.say(o, "a job that was reported not to have started has an end")
 		}
 		c.failed(o, in, out, is, c.hit(in.Session, in.At, out.At))
 		return
@@ -290,7 +290,7 @@ func (c *checker) session(e event) {
 	case e.Outcome != "session-lost" && e.Outcome != "not-started":
 		c.wrong = append(c.wrong, fmt.Sprintf("session %s: it neither works nor is typed as lost: %q (%s)", e.Session, e.Outcome, e.Cause))
 	case e.Running:
-		c.wrong = append(c.wrong, fmt.Sprintf("session %s: it is said to be lost (%s), and its container runs", e.Session, e.Cause))
+		c.wrong = append(c.wrong, fmt.Sprintf("session %s: it was reported as lost (%s), and its container runs", e.Session, e.Cause))
 	case !c.mayLose(e.Session, e):
 		c.wrong = append(c.wrong, fmt.Sprintf("session %s: it is lost (%s), and nothing was done to it", e.Session, e.Cause))
 	}

@@ -115,12 +115,12 @@ func startJob(h *mortal) []string {
 // hosts kills the processes that run commands, at random points of their lives.
 func hosts(ctx context.Context, l *lab) (s section, err error) {
 	l = l.at("home-of-hosts", "")
-	s = section{title: "Host processes killed", text: "The process of ours that runs a command is killed with SIGKILL at a random point of its life " +
-		"and can clear up nothing. The points lie anywhere from its start to a little after the time that it has taken when it was left alone, which is measured anew every " +
-		"few kills; or, for what is to be met under way, in a random moment after a sign that it is: the command has written that it runs, or so much of its output, a random " +
-		"share of it, is through. Then its commands must end, by the lease at the latest; " +
-		"artifacts must be whole or marked; every job must have run once and have its true outcome or never have begun; `session reap` must leave nothing; " +
-		"and neighbours must not have noticed."}
+	s = section{title: "Host processes killed", text: "The process of ours that runs a command is killed with SIGKILL at a random point of its life, " +
+		"so it can clean up nothing. The point is anywhere from its start to a little after the time that it takes when it is not killed, which is measured again every " +
+		"few kills. To meet states that are short or come late, it is a random moment after a sign: the command has written that it runs, or a random share of its output " +
+		"has arrived. Then its commands must end, by the lease at the latest; " +
+		"artifacts must be complete or marked; every job must have run once and have its true outcome, or never have started; `session reap` must leave nothing; " +
+		"and other sessions must not be affected."}
 	if err := os.Mkdir(filepath.Join(l.dir, "copied"), 0o755); err != nil {
 		return s, err
 	}

@@ -204,7 +204,7 @@ func judgeJobs(ctx context.Context, l *lab, s *section, killed []dead, shared []
 			c.finished++
 		default:
 			c.wrong++
-			s.fail("job %s has run %d times, was told of: %t, and there are %+v", d.mark, ran[d.mark], d.after, mine)
+			s.fail("job %s has run %d times, was reported: %t, and there are %+v", d.mark, ran[d.mark], d.after, mine)
 		}
 	}
 	return c, nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// judgeKills counts, and looks at what is left when all is over.
+// judgeKills counts, and looks for survivors after the run.
 func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []*session) {
 	time.Sleep(3 * time.Second) // for what would write later
 	type key struct{ row, name, end string }
@@ -52,7 +52,7 @@ func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []
 		}
 	}
 	s.count("commands killed", killed, l.sizes.kills)
-	s.count("survivors by their mark, when the outcome was told", survived, 0)
+	s.count("survivors by their mark, when the outcome was reported", survived, 0)
 	s.count("files that grew after that", grown, 0)
 	s.count("sessions with anything left in their cgroups", left, 0)
 	s.tell("longest until nothing was left of a command whose client had gone", "%d ms", latest.Milliseconds())

@@ -173,9 +173,9 @@ func kills(ctx context.Context, l *lab) (s section, err error) {
 }
 
 func killText(without []string) string {
-	text := fmt.Sprintf("Commands that do what they can to outlive their end (rows K of the threat model), %d at a time over %d sessions, ended at random "+
-		"points of their lives. Survivors are counted on the host, by a mark in arguments and environment right after the outcome, and by the containers' cgroups "+
-		"when all is over; a file that each of them makes grow must not grow after its outcome. A command that was left running on purpose was found by all three. "+
+	text := fmt.Sprintf("These commands do what they can to outlive their end (rows K of the threat model). They run %d at a time over %d sessions and are ended at random "+
+		"points of their lives. Survivors are counted on the host: by a mark in arguments and environment right after the outcome, and by the containers' cgroups "+
+		"after the run; a file that each command makes grow must not grow after its outcome. All three found a command that was left running on purpose. "+
 		"One of the sessions has the profile dev, in which a command is root in its container: there an end may be unknown, never wrong.",
 		calmWorkers+violentWorkers, calmSessions+violentWorkers)
 	if len(without) > 0 {

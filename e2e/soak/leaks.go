@@ -15,7 +15,7 @@ import (
 
 // leaks runs many commands one after the other in one session, and checks what has grown.
 func leaks(ctx context.Context, l *lab) (s section, err error) {
-	s = section{title: "Leaks: commands", text: "One `serve rpc` runs commands one after the other in one session, of every ten of which one leaves a child and one fails. " +
+	s = section{title: "Leaks: commands", text: "One `serve rpc` runs commands one after the other in one session; one command in ten leaves a child, and one in ten fails. " +
 		lookedAt + " Within the process, the packages' own tests look for goroutines with goleak."}
 	if err := sequence(ctx, l, &s); err != nil {
 		return s, err
@@ -24,8 +24,8 @@ func leaks(ctx context.Context, l *lab) (s section, err error) {
 }
 
 // lookedAt explains on the page how leaks are found.
-const lookedAt = "What is looked at is on the outside: /proc, the engine's own figures, and the stacks that a server writes at SIGQUIT, compared with those of one that " +
-	"has done little. Memory is resident memory, first after a tenth of the work, then after all of it, both times at rest; collectors and caches make it vary."
+const lookedAt = "Leaks are looked for from outside: in /proc, in the engine's own figures, and in the stacks that a server writes at SIGQUIT, compared with those of a server " +
+	"that has done little. Memory is resident memory at rest, after a tenth of the work and after all of it; garbage collection and caches make it vary."
 
 // growth bounds the ratio of a figure at the end to the same figure before.
 const growth = 1.25

@@ -72,9 +72,9 @@ func (n *nemesisRun) docker(ctx context.Context, args ...string) error {
 // nemesis runs random commands under random faults and has the history checked.
 func nemesis(ctx context.Context, l *lab) (s section, err error) {
 	s = section{title: "A nemesis", text: fmt.Sprintf("For %g minutes random commands run in %d sessions of an engine of its own (live-restore on), from the command line and over "+
-		"long-lived connections, while random faults hit sessions, engine, network and disk, two at a time. A history of what was asked, answered and done is recorded; a checker "+
-		"holds it against what the commands have written into files: every command has one outcome and it is true; none ran twice, and none that is said not to have started; "+
-		"nothing lives on; jobs keep output and outcome unless their container was killed; each session works in the end or is typed as lost.", l.minutes, slots)}
+		"long-lived connections, while random faults hit sessions, engine, network and disk, two at a time. All requests, answers and faults are recorded in a history. A checker "+
+		"compares it with the files that the commands have written: every command has one outcome and it is true; none ran twice, and none ran that was reported as not started; "+
+		"no process survives; jobs keep output and outcome unless their container was killed; at the end each session works or is reported as lost.", l.minutes, slots)}
 	dir := filepath.Join(l.dir, "engine")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return s, err

@@ -29,7 +29,7 @@ func (n *nemesisRun) settle(ctx context.Context) error {
 	}
 	for _, s := range n.slots {
 		n.collect(ctx, s)
-		for _, a := range s.pending { // still not told: that is for the checker
+		for _, a := range s.pending { // still not delivered: the checker judges that
 			end, _ := n.jobEnd(ctx, a)
 			end.Outcome = "none"
 			n.history.add(end)

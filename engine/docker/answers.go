@@ -84,7 +84,7 @@ func strange(r *http.Request, resp *http.Response) error {
 		return fmt.Errorf("what answers is not a container engine: it sent a page (%s)", resp.Status)
 	}
 	if saysNothing(r) && resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("what answers is not a container engine: it said %s where an engine has nothing to say", resp.Status)
+		return fmt.Errorf("what answers is not a container engine: it answered %s where an engine sends no body", resp.Status)
 	}
 	return nil
 }

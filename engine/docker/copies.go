@@ -90,7 +90,7 @@ func (s *copier) Runner(ctx context.Context, arch string) (volume string, err er
 // Refill fills the runner's volume again. Callers use it when a session's container does
 // not start because the runner is missing: another program has removed or emptied the
 // volume. A volume that sessions use is filled in place, and only if it is empty; any
-// other is made anew.
+// other is made again.
 func (s *copier) Refill(ctx context.Context, arch string) error {
 	runner, err := s.runner(arch)
 	if err != nil {

@@ -109,7 +109,7 @@ func exchange(conn net.Conn, buf *bufio.Reader, req *http.Request) (*http.Respon
 	return http.ReadResponse(buf, req)
 }
 
-// resizeSoon sets the size of a terminal on engines that cannot be told it
+// resizeSoon sets the size of a terminal on engines that do not accept it
 // before the start. They refuse until the process runs, which is moments later.
 // A terminal that keeps the engine's size is not a reason to give the exec up.
 func (c *Client) resizeSoon(ctx context.Context, id execID, want engine.Exec) {
@@ -204,7 +204,7 @@ func (s *stream) ExitCode(ctx context.Context) (int, error) {
 		select {
 		case <-time.After(exitPoll):
 		case <-ctx.Done():
-			return 0, fail(ctx, "exit code of exec "+string(s.id), errors.New("the engine does not tell the exit code"))
+			return 0, fail(ctx, "exit code of exec "+string(s.id), errors.New("the engine did not report the exit code"))
 		}
 	}
 }

@@ -20,7 +20,7 @@ func checkOwner(root *os.Root) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("belongs to user %d, who could write the log anew: set audit.dir to a directory of your own", st.Uid)
+		return fmt.Errorf("belongs to user %d, who could rewrite the log: set audit.dir to a directory of your own", st.Uid)
 	}
 	return nil
 }

@@ -308,6 +308,6 @@ func (c *checker) endings() {
 	if c.head != "" && !c.report.HeadFound {
 		at := c.before
 		at.File = cmp.Or(at.File, currentName)
-		c.add(at, "no record has the hash %s: the log's end was cut off, or it was written anew", c.head)
+		c.add(at, "no record has the hash %s: the log's end was cut off, or it was rewritten", c.head)
 	}
 }

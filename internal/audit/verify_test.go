@@ -116,8 +116,9 @@ func cutTo(t *testing.T, dir string, n int, keep func(line string) string) {
 	}
 }
 
-// TestHalfLine is what a writer leaves that is killed while it writes, or a machine
-// that loses its power. It can be told from what a program has written there.
+// TestHalfLine is about the line that is left when a writer is killed while it
+// writes, or its machine loses power. It differs from any line that a program has
+// written there.
 func TestHalfLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

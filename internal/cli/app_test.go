@@ -173,7 +173,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A setting that is misspelt in the environment is told of, and nothing else is.
+// A setting that is misspelt in the environment causes a note, and no other
+// variable does.
 func TestUnknownVariableIsNoted(t *testing.T) {
 	t.Parallel()
 	status, out, errs := clitest.Call(t, []string{"SANDBOXBASH_TIMEOT=5"}, "version")

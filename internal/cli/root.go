@@ -28,14 +28,19 @@ import (
 
 const rootLong = `sandboxbash runs shell commands in hardened, long-lived containers.
 
-A session is a container without a network, with a read-only root, whose commands
-run as an ordinary user without capabilities. A command starts as fast in it as
-outside.
+A session is a container without a network and with a read-only root. Its commands run
+as an ordinary user without capabilities, and start as fast as outside.
 
-Exit status of run and session exec: the command's own; 128+n if signal n or the
-memory limit ended it; 124 timed out; 122 output limit exceeded; 123 continues as a
-job; 125 engine failure, or outcome or output lost or unknown; 126 denied by policy;
-130 cancelled; 2 wrong use or bad input, and nothing has run.`
+Exit status of run and session exec: the command's own, or
+  128+n  signal n ended the command; 137 also if it reached the memory limit
+  124    the command was killed at its timeout
+  122    the command was killed at its output limit
+  123    the command continues as a job
+  130    cancelled
+  141    the reader of the output has gone
+  126    denied by the policy; nothing has run
+  125    the engine failed, or the outcome or output is lost or unknown
+  2      wrong use or bad input; nothing has run`
 
 const rootExample = `  sandboxbash run 'echo hello from $(whoami)'
   sandboxbash run --workspace copy:. --timeout 10m 'go test ./...'
@@ -64,7 +69,7 @@ func (a *program) root() *cobra.Command {
 	)
 	root.SetHelpCommandGroupID(flags.GroupSetup)
 	root.SetCompletionCommandGroupID(flags.GroupSetup)
-	root.PersistentFlags().Var(a.Cfg.FileFlag(), "config", "configuration file (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
+	root.PersistentFlags().Var(a.Cfg.FileFlag(), "config", "read the configuration from `FILE` (default: $SANDBOXBASH_CONFIG, else sandboxbash/config.yaml in the user's configuration directory)")
 	for _, key := range []string{"engine", "ci", "log.level", "log.format"} {
 		flags.AddTo(root.PersistentFlags(), key)
 	}
@@ -165,12 +170,14 @@ func configTopic() *cobra.Command {
 	return c
 }
 
-// helpAsIs prints help past the masks: it has no words but ours, and is not worth
-// asking the configured commands for secrets.
+// helpAsIs prints help without masking it, and in lines that fit a terminal. Help has no
+// text from outside, so the configured secrets need not be fetched for it.
 func (a *program) helpAsIs(root *cobra.Command) {
 	help := root.HelpFunc()
+	root.SetUsageTemplate(usageTemplate(root))
 	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
 		cmd.SetOut(stdio.PastMasks(a.Streams.Stdout))
+		cmd.Long = fitted(cmd.Long, helpWidth)
 		help(cmd, words)
 	})
 }

@@ -49,7 +49,7 @@ func TestWordsBehindScript(t *testing.T) {
 	}
 }
 
-// A secret that cannot be masked is told of, by its name.
+// A note names a secret that cannot be masked.
 func TestShortSecretWarns(t *testing.T) {
 	t.Parallel()
 	_, _, errs := clitest.Call(t, clitest.NoEngine(t), "run", "--env", "API_KEY=abc12", "true")

@@ -87,7 +87,7 @@ func (c Call) JSON(t *testing.T) json.RawMessage {
 	return Arguments(t, fields)
 }
 
-// CheckText checks what the model is told. thrown is "", "error" or "abort".
+// CheckText checks the text for the model. thrown is "", "error" or "abort".
 func (want Expect) CheckText(t *testing.T, text string, isError bool, thrown string) {
 	t.Helper()
 	if want.Throws != (thrown != "") {

@@ -119,7 +119,7 @@ func TestReplies(t *testing.T) {
 		{"mode", "\x1b[?1$p\x1b[?1h\x1b[?1$p\x1b[?31337$p", "\x1b[?1;2$y\x1b[?1;1$y\x1b[?31337;0$y"},
 		{"size", "\x1b[18t", "\x1b[8;4;10t"},
 		{"background", "\x1b]11;?\x07", "\x1b]11;rgb:0000/0000/0000\x1b\\"},
-		{"settings that are not told", "\x1bP$qm\x1b\\\x1bP+q544e\x1b\\", "\x1bP0$r\x1b\\\x1bP0+r\x1b\\"},
+		{"settings that are not answered", "\x1bP$qm\x1b\\\x1bP+q544e\x1b\\", "\x1bP0$r\x1b\\\x1bP0+r\x1b\\"},
 		{"nothing", "hello\x1b[1;2H\x1b[31m", ""},
 	} {
 		s := New(Size{10, 4})

@@ -153,7 +153,7 @@ func TestHolderIdle(t *testing.T) {
 	}
 }
 
-// What waits for the end is told how that came.
+// A client that waits for the end learns how the program ended.
 func TestHolderEnd(t *testing.T) {
 	t.Parallel()
 	h := newHolderTest(t)

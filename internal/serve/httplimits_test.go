@@ -96,7 +96,7 @@ func TestHTTPConnections(t *testing.T) {
 		}
 	}
 	if last := all[len(all)-1]; last.trust() || last.closed {
-		t.Error("a connection too many is trusted, or closed before it was told")
+		t.Error("a connection too many is trusted, or closed before it got an answer")
 	}
 	if oldest := all[maxConns]; !oldest.closed {
 		t.Error("the oldest unknown connection is not closed for a new one")

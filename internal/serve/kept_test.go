@@ -8,8 +8,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// What is kept of a session whose client goes is told; one that was stopped, or only
-// opened, is not left.
+// Options.Kept is called with a session whose client has gone if its workspace is
+// kept. Sessions that were stopped, or only opened, are not kept.
 func TestRPCKept(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -212,7 +212,7 @@ func TestMCPFinishedJobs(t *testing.T) {
 	c.call(t, "bash", map[string]any{"command": "echo"})
 	jobs := c.host.session(t, 0).jobs
 	jobs <- []tool.Delivery{{JobID: "bg_1", Label: "make", Text: "made"}}
-	jobs <- nil // taken when what is before it has been told
+	jobs <- nil // taken when the delivery before it has been handed over
 	const followUp = "<system-notice>\nBackground job bg_1 has completed. Resume your work using the result below.\nmade\n</system-notice>"
 	if text, r := c.call(t, "bash", map[string]any{"command": "echo next"}); text != followUp+"|next" || r.StructuredContent.(map[string]any)["followUp"] != followUp {
 		t.Errorf("the next result: %q, %v", text, r.StructuredContent)
@@ -387,7 +387,7 @@ func TestMCPHostileLines(t *testing.T) {
 	}
 }
 
-// TestMCPTooMany calls 10,000 times at once: some run, all others are told.
+// TestMCPTooMany calls 10,000 times at once: some run, all others get an error.
 func TestMCPTooMany(t *testing.T) {
 	t.Parallel()
 	c := rawMCP(t, mcpOptions(&fakeHost{}))

@@ -69,9 +69,9 @@ func CheckBind(addr string, o HTTPOptions) error {
 	case ip == nil && host != "":
 		return fmt.Errorf("address %q: give the interface as an IP address, or localhost", addr)
 	case o.TLS == nil:
-		return fmt.Errorf("address %q can be reached from other machines, and that without TLS: give a certificate and its key, or bind 127.0.0.1", addr)
+		return fmt.Errorf("address %q can be reached from other machines, and has no TLS: give a certificate and its key, or listen on 127.0.0.1", addr)
 	case len(o.Hosts) == 0:
-		return fmt.Errorf("address %q can be reached from other machines: say by which names in serve.hosts", addr)
+		return fmt.Errorf("address %q can be reached from other machines: list the names that clients use in serve.hosts", addr)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (p *peer) job(ctx context.Context, n jobNamed) (Job, error) {
 }
 
 // errWaited is the cause of a wait's end at its timeout.
-var errWaited = errors.New("the time to wait is over")
+var errWaited = errors.New("the wait has timed out")
 
 // doJobWait describes the job when it has ended, or at the timeout.
 func doJobWait(ctx context.Context, p *peer, n jobNamed) (any, error) {

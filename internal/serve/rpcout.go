@@ -24,7 +24,7 @@ const (
 )
 
 // errBroken is returned if the output cannot be written any more.
-var errBroken = errors.New("the client takes no more answers")
+var errBroken = errors.New("the client no longer reads answers")
 
 // response is an answer. A nil ID becomes null.
 type response struct {
@@ -135,7 +135,7 @@ func (o *outgoing) send(ctx context.Context, r response) {
 		m.ID = json.RawMessage("null")
 	}
 	line, err := encodeLine(m)
-	if err != nil { // a mistake of this program: the client gets an error in its stead
+	if err != nil { // a mistake of this program: the client gets an error instead
 		m.Result, m.Error = nil, failure(KindInternal, "the answer cannot be written: %v", err)
 		line, _ = encodeLine(m)
 	}

@@ -23,7 +23,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("metrics address: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("metrics address %s: it must be this machine's own, as in 127.0.0.1:9464: others could read it without a token", address)
+		return nil, fmt.Errorf("metrics address %s: it must be a loopback address, as in 127.0.0.1:9464: other machines could read the metrics without a token", address)
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", address)

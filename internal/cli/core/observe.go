@@ -110,7 +110,7 @@ type auditor struct {
 
 var errNoAuditDir = errors.New("there is no directory for the audit log: set audit.dir")
 
-// append adds a record. Where that is not required a failure is told once.
+// append adds a record. If the log is not required, a failure is reported once.
 func (o *auditor) append(r audit.Record) error {
 	log, err := o.open()
 	if err == nil {
@@ -189,7 +189,7 @@ func (o *auditor) Note(e sandbox.Observation) {
 	if a := e.Artifact; a.Stored {
 		r.Artifact = &audit.Artifact{ID: a.ID, Bytes: a.Bytes, Complete: a.Complete}
 	}
-	_ = o.append(r) // it has been told
+	_ = o.append(r) // it has been reported
 }
 
 // commandRecord says what a command is.

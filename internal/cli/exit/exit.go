@@ -125,8 +125,8 @@ const (
 	lookFirst = "it is unknown whether the command has ended: look at its effects before running it again"
 )
 
-// Verdict is what is told of an error: the exit status, and for JSON how much
-// is known of the command and why.
+// Verdict is what the user learns of an error: the exit status, and in JSON how
+// much is known of the command and why.
 type Verdict struct {
 	Status  int
 	Outcome exec.Outcome

@@ -48,8 +48,11 @@ func AddTo(flags *pflag.FlagSet, key string) config.Setting {
 		panic("no flag for the setting " + key) // a mistake in this program, found by its first test
 	}
 	holder := s.Holder
-	if s.Kind == config.Choice {
+	switch {
+	case s.Kind == config.Choice && holder == "":
 		holder = strings.Join(s.Choices, "|")
+	case s.Kind == config.Choice:
+		s.Usage += " (" + strings.Join(s.Choices, ", ") + ")"
 	}
 	switch s.Kind {
 	case config.Switch:
@@ -181,7 +184,7 @@ func Args(least, most int, what string) cobra.PositionalArgs {
 			return nil
 		}
 		return exit.Misuse(fmt.Sprintf("use it as `%s`; see `%s --help`", cmd.UseLine(), cmd.CommandPath()),
-			"%s takes %s, and was given %d words", cmd.CommandPath(), what, len(args))
+			"%s takes %s, and was given %d arguments", cmd.CommandPath(), what, len(args))
 	}
 }
 

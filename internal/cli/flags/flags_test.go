@@ -1,6 +1,7 @@
 package flags_test
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -81,14 +82,18 @@ func TestEachSettingMakesItsFlag(t *testing.T) {
 			t.Errorf("AddTo(%s) = the setting %s", s.Key, got.Key)
 		}
 		f := set.Lookup(s.Flag)
-		if f == nil || f.Usage != s.Usage || f.Shorthand != s.Short {
+		usage := s.Usage
+		if s.Kind == config.Choice && s.Holder != "" { // the choices are too long for a placeholder
+			usage += " (" + strings.Join(s.Choices, ", ") + ")"
+		}
+		if f == nil || f.Usage != usage || f.Shorthand != s.Short {
 			t.Errorf("%s: the flag is %+v; want the setting's name, letter and usage", s.Key, f)
 			continue
 		}
 		placeholder, value := s.Holder, s.Default
 		switch s.Kind {
 		case config.Choice:
-			placeholder = strings.Join(s.Choices, "|")
+			placeholder = cmp.Or(s.Holder, strings.Join(s.Choices, "|"))
 		case config.Switch:
 			placeholder, value = "bool", "false"
 			if f.NoOptDefVal != "true" {

@@ -166,7 +166,7 @@ func (a *commands) listImages(ctx context.Context) ([]engine.Image, error) {
 
 func (a *commands) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "load FILE [REF]", Short: "Load an image from a file: docker save, OCI, or a root file system as tar",
+		Use: "load FILE [REF]", Short: "Load an image from an archive: docker save, OCI or a file system",
 		Example: "  sandboxbash image load image.tar\n  sandboxbash image load rootfs.tar.gz my-rootfs:1",
 		Args:    flags.Args(1, 2, "a file and optionally a name for the image"),
 	}
@@ -197,7 +197,7 @@ func (a *commands) loadCommand() *cobra.Command {
 
 func (a *commands) buildCommand() *cobra.Command {
 	cmd := a.makes(&cobra.Command{
-		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a directory with a Dockerfile, or the base image",
+		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a Dockerfile, or the base image",
 		Long: `Build an image from a directory with a Dockerfile. The engine builds it, with the
 engine's network: the Dockerfile's commands do not run in a session.
 
@@ -238,7 +238,7 @@ func buildOptions(c config.Build, ref string) (images.BuildOptions, error) {
 
 func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rm [flags] [REF...]", Short: "Remove images; with --all, every image and volume that sandboxbash has made",
+		Use: "rm [flags] [REF...]", Short: "Remove images; with --all, all that sandboxbash has made",
 		Example: "  sandboxbash image rm my-tools:1\n  sandboxbash image rm --all",
 	}
 	flags.Add(cmd, "rm.all")

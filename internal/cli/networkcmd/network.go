@@ -12,11 +12,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/network"
 )
 
 // commands are the commands that ask about network rules.
-type commands struct{ app *core.App }
+type commands struct {
+	streams *stdio.Streams
+	cfg     *core.Configuration
+	notes   *core.Notes
+}
 
 const long = `Network rules name the hosts that a session without a network may reach. What no rule
 allows is denied, and a deny rule wins. The commands here say what the rules mean;
@@ -32,8 +37,8 @@ A rule is [METHODS ]HOST[:PORT][/PATH][ !TEXT], or a preset:
                           see sandboxbash network explain --allow @npm`
 
 // Command is the command network.
-func Command(app *core.App) *cobra.Command {
-	a := &commands{app}
+func Command(p *core.Parts) *cobra.Command {
+	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes}
 	c := flags.Family("network", "Check what network rules allow, and why not",
 		`  sandboxbash network check --allow @pypi https://pypi.org/simple/
   sandboxbash network check github.com:22
@@ -49,7 +54,7 @@ var ruleFlags = []string{"network.allow", "network.deny", "json"}
 
 // policy is what the configuration says.
 func (a *commands) policy() *network.Policy {
-	n := a.app.Cfg.NetworkRules
+	n := a.cfg.NetworkRules
 	return &network.Policy{Allow: n.Allow, Deny: n.Deny}
 }
 
@@ -68,14 +73,14 @@ too. Exit status 126 if it is denied, else 0.`,
 	}
 	flags.Add(cmd, ruleFlags...)
 	flags.Add(cmd, "network.resolve")
-	cmd.RunE = a.app.Does(func(ctx context.Context, args []string) error {
-		a.app.PrintNotes()
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, args []string) error {
+		a.notes.Print()
 		q, err := parseQuestion(args)
 		if err != nil {
 			return err
 		}
 		c := ask(a.policy(), q)
-		if c.verdict.Allowed && a.app.Cfg.NetworkRules.Resolve {
+		if c.verdict.Allowed && a.cfg.NetworkRules.Resolve {
 			if err := c.resolve(ctx, a.policy(), net.DefaultResolver); err != nil {
 				return err
 			}
@@ -100,8 +105,8 @@ func (a *commands) explainCommand() *cobra.Command {
 		Args: flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, ruleFlags...)
-	cmd.RunE = a.app.Does(func(context.Context, []string) error {
-		a.app.PrintNotes()
+	cmd.RunE = a.cfg.Does(func(context.Context, []string) error {
+		a.notes.Print()
 		return a.printRules()
 	})
 	return cmd

@@ -53,9 +53,9 @@ func origin(n config.NetworkRules, v network.Verdict) string {
 }
 
 func (a *commands) printCheck(c check) error {
-	v, from := c.verdict, origin(a.app.Cfg.NetworkRules, c.verdict)
-	if !a.app.Cfg.JSON {
-		_, err := io.WriteString(a.app.Stdout, a.app.Clean(c.text(a.app.Safe(from))))
+	v, from := c.verdict, origin(a.cfg.NetworkRules, c.verdict)
+	if !a.cfg.JSON {
+		_, err := io.WriteString(a.streams.Stdout, a.streams.Clean(c.text(a.streams.Safe(from))))
 		return err
 	}
 	j := checkJSON{
@@ -68,7 +68,7 @@ func (a *commands) printCheck(c check) error {
 	for _, one := range c.addresses {
 		j.Addresses = append(j.Addresses, addressJSON{word(one), one.Reason, one.Rule.String(), one.Addr.String(), one.Detail})
 	}
-	return stdio.PrintJSON(a.app.Stdout, j)
+	return stdio.PrintJSON(a.streams.Stdout, j)
 }
 
 // text is the verdict and what decided, and below it the reason and what to do.
@@ -120,7 +120,7 @@ type rulesJSON struct {
 
 // rules are the rules as they are shown. A preset that denies stands for its hosts.
 func (a *commands) rules() rulesJSON {
-	n, p := a.app.Cfg.NetworkRules, a.policy()
+	n, p := a.cfg.NetworkRules, a.policy()
 	all := rulesJSON{Default: "deny", Deny: []ruleJSON{}, Allow: []ruleJSON{}}
 	for _, r := range n.Deny {
 		all.Deny = append(all.Deny, ruleJSON{Rule: r.String(), Origin: n.DenyFrom, Intercept: r.DenyIntercepts(), Stands: others(r, r.ExpandDeny())})
@@ -148,13 +148,13 @@ func others(r network.Rule, parts []network.Rule) []string {
 
 func (a *commands) printRules() error {
 	all := a.rules()
-	if a.app.Cfg.JSON {
-		return stdio.PrintJSON(a.app.Stdout, all)
+	if a.cfg.JSON {
+		return stdio.PrintJSON(a.streams.Stdout, all)
 	}
 	var b strings.Builder
 	write := func(word string, rules []ruleJSON) {
 		for _, r := range rules {
-			fmt.Fprintf(&b, "%-5s  %s  from %s", word, r.Rule, a.app.Safe(r.Origin))
+			fmt.Fprintf(&b, "%-5s  %s  from %s", word, r.Rule, a.streams.Safe(r.Origin))
 			if r.Intercept {
 				b.WriteString("; requests are judged one by one")
 			}
@@ -170,6 +170,6 @@ func (a *commands) printRules() error {
 	write("deny", all.Deny)
 	write("allow", all.Allow)
 	b.WriteString("deny   everything else, and addresses that are private, local or this machine's unless an address rule names them\n")
-	_, err := io.WriteString(a.app.Stdout, a.app.Clean(b.String()))
+	_, err := io.WriteString(a.streams.Stdout, a.streams.Clean(b.String()))
 	return err
 }

@@ -29,13 +29,13 @@ func Command(p *core.Parts) *cobra.Command {
 		Use:   "plan [flags] [--] ARGUMENTS",
 		Short: "Show what a tool call would run, without running it",
 		Long: `Show what a call of the bash tool would run under a tool contract, or why it would
-not: the command after rewriting, its directory, environment and timeout, what the
-agent would be told in addition to the output, and whether the policy refuses it.
+not: the command after rewriting, its directory, environment and timeout, the notices
+that the agent would get in addition to the output, and whether the policy refuses it.
 Nothing is run, and no engine is needed: what only a session can know is left out.
 
 ARGUMENTS is the call's arguments as JSON. The answer is one JSON object:
-  {"command", "cwd", "head", "tail", "env", "timeoutSeconds", "notices", "denial",
-   "error", "expansions"?}
+  {"command", "cwd", "head", "tail", "env", "timeoutSeconds", "notices",
+   "denial", "error", "expansions"?}
 
 With --jsonl each line of standard input is a request. Each is answered in order, as
 soon as it arrives, with one such object on a line of its own:
@@ -44,12 +44,14 @@ settings has the dotted names that the contract's documents use, as in
 "async.enabled"; context says what internal URLs stand for; without it they are left
 as they are. A line that is not such a request is answered with an error, and the final
 exit status is 2; otherwise it is 0, even if the contract or the policy refuses calls.`,
-		Example: `  sandboxbash plan --contract agent '{"command": "cd src && make", "timeout": 7200}'
+		Example: `  sandboxbash plan --contract agent '{"command": "cd a && make", "timeout": 90}'
   sandboxbash plan --contract modes '{"command": "git add -A"}'
-  echo '{"contract": "plain", "arguments": {"command": "ls"}}' | sandboxbash plan --jsonl`,
+  echo '{"contract": "plain", "arguments": {"command": "ls"}}' |
+    sandboxbash plan --jsonl`,
 		GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "policy.contract", "policy.jsonl")
+	cmd.Flags().Lookup("contract").Usage = "tool contract of the call"
 	cmd.RunE = c.cfg.Does(c.run)
 	return cmd
 }

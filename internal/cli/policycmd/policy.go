@@ -66,20 +66,22 @@ func (a *commands) checkCommand() *cobra.Command {
 		Use:   "check [flags] [--] SCRIPT",
 		Short: "Say whether a script may run",
 		Long: `Say whether a script may run: allow, deny, opaque (not all of its commands can be
-known) or too_complex. SCRIPT is one word; - reads it from standard input, --file
+known) or too_complex. SCRIPT is one argument; - reads it from standard input, --file
 from a file. Exit status 126 if the script is refused, else 0.
 
 With --jsonl each line of standard input is an object. Each is answered in order, as
 soon as it arrives, with one on a line of its own:
   {"command", "layer": "interceptor"|"safety", "toolNames": [names],
-   "rules": "default"|[{"pattern", "flags", "tool", "message"}], "sets": [names]}
+   "rules": "default"|[{"pattern", "flags", "tool", "message"}],
+   "sets": [names]}
   {"verdict", "blocked", "rule", "suggestedTool", "message"}
 All but the command may be left out. A line that cannot be checked is answered with an
 error, as blocked, and the final exit status is 2; otherwise it is 0.`,
 		Example: `  sandboxbash policy check 'rm -rf ~'
   sandboxbash policy check --set git-destructive --json 'git reset --hard'
   sandboxbash policy check --contract agent --file build.sh
-  echo '{"command": "cat f", "layer": "interceptor"}' | sandboxbash policy check --jsonl`,
+  echo '{"command": "cat f", "layer": "interceptor"}' |
+    sandboxbash policy check --jsonl`,
 	}
 	flags.Add(cmd, ruleFlags...)
 	flags.Add(cmd, "policy.jsonl", "run.file")
@@ -113,7 +115,7 @@ func (a *commands) explainCommand() *cobra.Command {
 		Short: "Show the commands that a policy sees in a script",
 		Long: `Show the commands that a policy sees in a script, without quotes, escapes and braces,
 each below the command that would run it, with the policy's verdict.
-SCRIPT is one word; - reads it from standard input, --file from a file.`,
+SCRIPT is one argument; - reads it from standard input, --file from a file.`,
 		Example: `  sandboxbash policy explain 'sudo timeout 5 sh -c "git push -f"'
   sandboxbash policy explain --json --file build.sh`,
 	}
@@ -145,7 +147,7 @@ func (a *commands) rulesCommand() *cobra.Command {
 func (a *commands) oneScript(ctx context.Context, args []string) (string, error) {
 	script, rest, err := core.Script(ctx, a.cfg.Run, a.streams.Stdin, args)
 	if err == nil && len(rest) > 0 {
-		err = exit.Misuse("quote the script, so that it is one word", "there is one script, and %d words after it", len(rest))
+		err = exit.Misuse("quote the script, so that it is one argument", "there is one script, and %d arguments after it", len(rest))
 	}
 	return script, err
 }

@@ -37,8 +37,8 @@ func (a *commands) printDecision(d policy.Decision) error {
 	return err
 }
 
-// decisionText is what is told of a script: the verdict, what decided and where,
-// and below it what the agent would be told.
+// decisionText describes the decision about a script: the verdict, what decided
+// and where, and below it the message for the agent.
 func (a *commands) decisionText(d policy.Decision) string {
 	var b strings.Builder
 	b.WriteString(string(d.Verdict))

@@ -27,8 +27,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// handover is what the holder of a terminal is told on its standard input, a line:
-// nothing of it is in its arguments, in its environment or in a file.
+// handover is the line that the holder of a terminal reads from its standard
+// input: nothing of it is in its arguments, in its environment or in a file.
 type handover struct {
 	Environ []string    `json:"environ"`
 	Flags   []string    `json:"flags"`

@@ -73,6 +73,7 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 		ValidArgsFunction: a.connection.CompleteSessions,
 	}
 	flags.Add(cmd, holdFlags...)
+	cmd.Flags().Lookup("timeout").DefValue = "" // none
 	cmd.Flags().Lookup("idle").Usage = "end the terminal after it has been idle for this long"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.runner.AsJSON(cmd, func() error {
@@ -85,7 +86,7 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 			}
 			if dash != 1 {
 				return exit.Misuse("put a script after --, as in `sandboxbash pty start ID -- vi`; `sandboxbash session ls` lists the sessions",
-					"%s takes the id of one session, and was given %d words", cmd.CommandPath(), dash)
+					"%s takes the id of one session, and was given %d arguments", cmd.CommandPath(), dash)
 			}
 			if args[0] == "" {
 				return core.ErrNoSessionID
@@ -168,8 +169,9 @@ type startedHolder struct {
 	out *os.File
 }
 
-// holderEnv are the variables that a holder's environment has. All others it is
-// told, and keeps to itself: another process of this user's can read an environment.
+// holderEnv are the variables that a holder's environment has. It gets all
+// others on standard input, because another process of this user can read an
+// environment.
 var holderEnv = []string{"PATH", "HOME", "TMPDIR", "XDG_STATE_HOME"}
 
 // startHolder starts the holder of a terminal, and hands over.

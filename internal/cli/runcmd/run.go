@@ -72,9 +72,9 @@ func Command(p *core.Parts) *cobra.Command {
 		Long: `Run one script, in a new session that is removed afterwards or, with --session, in an
 existing one.
 
-SCRIPT is one word for the shell; - reads it from standard input, --file from a file.
-Further words are its arguments, $1 and so on; it is an error if the script does not use
-them. Standard output and standard error are passed on as they arrive: byte by byte into
+SCRIPT is one argument, so quote it; - reads it from standard input, --file from a file.
+Further arguments are the script's, $1 and so on; it is an error if the script does not
+use them. Standard output and standard error are passed on as they arrive: byte by byte into
 a pipe or file, made safe on a terminal.`,
 		Example: `  sandboxbash run 'echo hi; id'
   sandboxbash run --workspace copy:. --timeout 10m 'make test'
@@ -247,7 +247,7 @@ func (a *Runner) runLive(ctx context.Context, session *sandbox.Session, release 
 const openSlack = 4 * time.Second
 
 var errNoEngine = &engine.Error{Op: "open the session", Kind: engine.ErrUnreachable, Err: fmt.Errorf(
-	"the engine does not answer before the command's time is over: %w", context.DeadlineExceeded)}
+	"the engine did not answer within the command's timeout: %w", context.DeadlineExceeded)}
 
 // sessionFor opens the session, or starts one that release stops.
 func (a *Runner) sessionFor(ctx context.Context, id string, rules *policy.Policy) (*sandbox.Session, func(), error) {

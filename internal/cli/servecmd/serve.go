@@ -43,6 +43,13 @@ type commands struct {
 // commonFlags are the flags of both servers.
 var commonFlags = []string{"policy.contract", "agent.toolNames", "env.set", "env.unsafe", "grace", "artifacts.mode", "serve.log", "metrics.address", "quiet"}
 
+// addCommonFlags gives a server the flags of every server.
+func addCommonFlags(cmd *cobra.Command) {
+	flags.Add(cmd, commonFlags...)
+	f := cmd.Flags().Lookup("contract")
+	f.Usage, f.DefValue = "tool contract to offer", "agent"
+}
+
 // Command is the command serve.
 func Command(p *core.Parts) *cobra.Command {
 	a := &commands{
@@ -63,14 +70,16 @@ error says how to get it. The settings agent.* say what agents may do: see ` + "
 
 func (a *commands) rpcCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rpc [flags]", Short: "Speak JSON-RPC 2.0 on standard input and output, one object per line",
+		Use: "rpc [flags]", Short: "Speak JSON-RPC 2.0 on standard input and output",
 		Long: `Speak JSON-RPC 2.0 on standard input and output, one object per line, until the input
 ends: tools, sessions, files, jobs, terminals, artifacts and the policy. The methods are
 described in docs/rpc.md.`,
-		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}' | sandboxbash serve rpc`,
-		Args:    flags.Args(0, 0, "no arguments"),
+		Example: `  sandboxbash serve rpc <<'END'
+  {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}
+  END`,
+		Args: flags.Args(0, 0, "no arguments"),
 	}
-	flags.Add(cmd, commonFlags...)
+	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
 		o, err := a.server(ctx)
@@ -85,7 +94,7 @@ described in docs/rpc.md.`,
 
 func (a *commands) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "mcp [flags]", Short: "Speak the Model Context Protocol on standard input and output, or over HTTP",
+		Use: "mcp [flags]", Short: "Speak the Model Context Protocol on stdin and stdout, or over HTTP",
 		Long: `Speak the Model Context Protocol on standard input and output until the input ends,
 or over HTTP with --http, at ` + serve.HTTPPath + `. Each client has a session of its own.
 
@@ -94,11 +103,12 @@ read from --token-file, or generated and printed on standard error. Requests for
 host name, or from a web page of another site, are refused. An address that other
 machines can reach requires --tls-cert, --tls-key and --host.`,
 		Example: `  sandboxbash serve mcp --workspace copy:.
-  sandboxbash serve mcp --http 127.0.0.1:8808 --token-file ~/.config/sandboxbash/token
-  sandboxbash serve mcp --http 0.0.0.0:8808 --host agents.example --tls-cert cert.pem --tls-key key.pem`,
+  sandboxbash serve mcp --http 127.0.0.1:8808 --token-file ~/.sandboxbash-token
+  sandboxbash serve mcp --http 0.0.0.0:8808 --host agents.example \
+    --tls-cert cert.pem --tls-key key.pem`,
 		Args: flags.Args(0, 0, "no arguments"),
 	}
-	flags.Add(cmd, commonFlags...)
+	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
@@ -108,7 +118,7 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
 func (a *commands) serveMCP(ctx context.Context) error {
 	var listener net.Listener
 	var h serve.HTTPOptions
-	if a.cfg.Serve.HTTP != "" { // what is wrong with it is told before anything is done
+	if a.cfg.Serve.HTTP != "" { // wrong settings are reported before anything is started
 		var err error
 		if listener, h, err = a.listen(ctx); err != nil {
 			return err
@@ -196,7 +206,7 @@ func token(path string) (string, error) {
 	case err != nil:
 		return "", exit.Misuse(todo, "token: %v", err)
 	case len(b) > longest || len(token) < serve.MinToken || strings.ContainsAny(token, " \t\r\n"):
-		return "", exit.Misuse(todo, "token: %s does not hold one word of at least %d characters", path, serve.MinToken)
+		return "", exit.Misuse(todo, "token: %s does not hold one token of at least %d characters without spaces", path, serve.MinToken)
 	}
 	return token, nil
 }

@@ -77,6 +77,7 @@ masked on this terminal.`,
 	}
 	cmd.Flags().SetInterspersed(true)
 	flags.Add(cmd, "session.id", "timeout", "grace", "run.cwd", "env.set", "env.unsafe", "shell", "pty.kill-keys", "pty.unattended", "quiet")
+	cmd.Flags().Lookup("timeout").DefValue = "" // none
 	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.runner.Load(cmd); err != nil {
@@ -87,7 +88,7 @@ masked on this terminal.`,
 			id, script = args[:dash], args[dash:]
 		}
 		if len(id) > 1 {
-			return exit.Misuse("put a script after --, as in `sandboxbash session attach ID -- vi`", "%s takes the id of one session, and was given %d words", cmd.CommandPath(), len(id))
+			return exit.Misuse("put a script after --, as in `sandboxbash session attach ID -- vi`", "%s takes the id of one session, and was given %d arguments", cmd.CommandPath(), len(id))
 		}
 		if len(id) == 1 && id[0] == "" {
 			return core.ErrNoSessionID

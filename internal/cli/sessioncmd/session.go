@@ -170,7 +170,7 @@ func (a *commands) stopCommand() *cobra.Command {
 		Use: "stop ID...", Aliases: []string{"rm"}, Short: "Stop sessions, and remove their containers and workspaces",
 		Long: `Stop sessions, and remove their containers and workspaces at once. For a session that has
 ended by itself, remove the workspace that is kept of it.`,
-		Example:           "  sandboxbash session stop 0199\n  sandboxbash session ls --json | jq -r '.[].id' | xargs sandboxbash session stop",
+		Example:           "  sandboxbash session stop 0199\n  sandboxbash session ls --json | jq -r '.[].id' |\n    xargs sandboxbash session stop",
 		Args:              flags.Args(1, -1, "ids of sessions"),
 		ValidArgsFunction: a.connection.CompleteSessions,
 	}

@@ -29,7 +29,7 @@ func (a *starter) command() *cobra.Command {
 		Short: "Start a session and print its id",
 		Example: `  sandboxbash session start
   sandboxbash session start --workspace bind:$PWD --idle 8h
-  sandboxbash session start --image python:3.13 --profile dev --network bridge --json`,
+  sandboxbash session start --image python:3.13 --profile dev --network bridge`,
 		Args: flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, flags.Session...)

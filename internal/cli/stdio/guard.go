@@ -32,7 +32,7 @@ func (s *Streams) Guard(kinds sink.Runners) {
 }
 
 // logsTo reports whether a stream can be the log of a job. The runners read pipes,
-// but GitLab's also files; another pipe cannot be told from theirs.
+// and GitLab's reads files too; another pipe looks like theirs.
 func logsTo(w io.Writer, kinds sink.Runners) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -108,7 +108,7 @@ func TestGateKeepsSoMuch(t *testing.T) {
 	})
 }
 
-// A pipe: everything arrives, a reader that has gone is told of once, and one
+// A pipe: everything arrives, a reader that has gone is reported once, and one
 // that has stopped does not hold us up.
 func TestGateOnAPipe(t *testing.T) {
 	t.Parallel()
