@@ -48,6 +48,8 @@ func TestBeyondLimits(t *testing.T) {
 		{"wrappers in wrappers", strings.Repeat("env ", maxDepth) + "rm -rf /", TooComplex},
 		{"as many wrappers as there may be", strings.Repeat("env ", maxDepth-1) + "rm -rf /", Deny},
 		{"env -S within env -S", "env -S 'env -S \"rm -rf /\"'", Deny},
+		{"as many -S as there may be", "env " + strings.Repeat("-S ", maxDepth) + "rm -rf /", Deny},
+		{"too many -S", "env " + strings.Repeat("-S ", maxDepth+1) + "rm -rf /", TooComplex},
 		{"evals", strings.Repeat("eval ", 150) + "rm -rf /", Deny},
 		{"too many evals", strings.Repeat("eval ", maxDepth+1) + "rm -rf /", TooComplex},
 		{"functions that call more than there are steps", calls(60), TooComplex},

@@ -147,6 +147,25 @@ var nearest = []struct{ rule, refused, allowed string }{
 	{checkRm, "rm -rf a/../.git", "rm -rf .git/../a"},
 	{checkRm, `rm -rf "$x/.git"`, `rm -rf "$x/.gits"`},
 	{checkRm, "rm -rf .git*", "rm -rf .gitx*"},
+	{checkRm, "env -S rm -rf /", "env -S ls -la /"},
+	{checkRm, "env -S 'rm -rf' /", "env -S 'ls -rf' /"},
+	{checkRm, "env -Srm -rf /", "env -Sls -rf /"},
+	{checkRm, "env -vS rm -rf /", "env -vS ls -rf /"},
+	{checkRm, "env --split-string=rm -rf /", "env --split-string=ls -rf /"},
+	{checkRm, "env --split rm -rf /", "env --split ls -rf /"},
+	{checkRm, "env -S -u X -S rm -rf /", "env -S -u X -S ls -rf /"},
+	{checkRm, "env -S '-i A=b' rm -rf /", "env -S '-u rm' ls -rf /"},
+	{checkRm, "env -u rm -S rm -rf /", "env -u rm -S echo rm -rf /"},
+	{checkRm, "env -S '-S \"rm -rf\"' /", "env -S '-S \"rm -rf\"' /a"},
+	{checkRm, `env -S 'env -S "env -S rm\_-rf\_/"'`, `env -S 'env -S "env -S ls\_-rf\_/"'`},
+	{checkRm, `env -S 'rm\_-rf\_/'`, `env -S 'rm\_-rf "\_/"'`},
+	{checkRm, `env -S 'rm -rf "/"'`, `env -S 'rm -rf "a\_/"'`},
+	{checkRm, `env -S 'rm -rf /\c x'`, `env -S 'rm -rf \c / x'`},
+	{checkRm, "env -S 'rm -rf #' /", "env -S 'rm -rf #' a"},
+	{checkRm, "env -S 'rm -rf ${HOME}'", `env -S 'rm -rf \${HOME}'`},
+	{checkRm, "env - rm -rf /", "env - ls -rf /"},
+	{checkRm, "env -- - rm -rf /", "env -- - ls -rf /"},
+	{checkRm, "env a/b=c rm -rf /", "env a/b=c ls -rf /"},
 	{checkRm, "rm -rf .g?t", "rm -rf .h?t"},
 	{checkRm, "rm -rf .[g]it", "rm -rf .[h]it"},
 	{checkRm, "rm -rf .[!.]*", "rm -rf a[!.]*"},
@@ -761,6 +780,8 @@ var nearest = []struct{ rule, refused, allowed string }{
 	{setEnv + "/path", `export PATH="bin:$PATH"`, `export PATH="$PWD/bin:$PATH"`},
 	{setEnv + "/path", "PATH+=:.", "PATH+=:/a"},
 	{setEnv + "/path", "env PATH=. ls", "env PATH=/a ls"},
+	{setEnv + "/path", "env -S 'PATH=.' ls", "env -S 'PATH=/a' ls"},
+	{setEnv + "/path", "env a/b=c PATH=. ls", "env a/b=c PATH=/a ls"},
 	{setEnv + "/path", "env PATH=x:/a ls", "env PATHS=x:/a ls"},
 	{setEnv + "/path", "declare -x PATH=.", "declare -x PATH=/a"},
 
@@ -835,6 +856,7 @@ var nearest = []struct{ rule, refused, allowed string }{
 	{setDecode + "/pipe", "bash < <(a)", "cat < <(a)"},
 	{setDecode + "/pipe", "a | xargs -I{} bash -c {}", "a | xargs -I{} echo {}"},
 	{setDecode + "/pipe", "a | xargs sh -c", "a | xargs echo"},
+	{setDecode + "/pipe", "a | xargs env -S sh -c", "a | xargs env -S echo"},
 	{setDecode + "/pipe", "a | nohup sh", "a | nohup cat"},
 	{setDecode + "/pipe", "a | timeout 5 bash", "a | timeout 5 cat"},
 
@@ -955,6 +977,7 @@ var nearest = []struct{ rule, refused, allowed string }{
 	{setDisk + "/empty", "install /dev/null f", "install g f"},
 
 	// disk-destruction/shred
+	{setDisk + "/shred", "env -S 'A=b' mkfs -t x /dev/sda", "env -S 'A=b' ls -t x /dev/sda"},
 	{setDisk + "/shred", "shred f", "shred --version"},
 	{setDisk + "/shred", "shred -u f", "ls shred"},
 	{setDisk + "/shred", "mkfs /dev/sda", "mkdir /dev/shm/x"},
@@ -987,6 +1010,7 @@ var nearest = []struct{ rule, refused, allowed string }{
 	{setDisk + "/shred", "srm f", "stat f"},
 
 	// disk-destruction/mass-delete
+	{setDisk + "/mass-delete", "a | xargs env -S rm -rf", "a | xargs env -S rm -i"},
 	{setDisk + "/mass-delete", "rm -r /etc", "rm -r /etc/x"},
 	{setDisk + "/mass-delete", "rm -rf /usr", "rm -rf /usr/local/x"},
 	{setDisk + "/mass-delete", "rm -rf /usr/*", "rm -rf /usr/share/x/*"},

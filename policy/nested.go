@@ -155,8 +155,8 @@ func joined(args []arg) arg {
 	return a
 }
 
-// splitWords splits text into words at blanks, with quotes and backslashes, as env -S and
-// git's aliases do. A $ is not known.
+// splitWords splits text into words at blanks, with quotes and backslashes, as git's
+// aliases and xargs do. A $ is not known.
 func splitWords(text string, at int) []arg {
 	b := words{at: at}
 	var run []byte
@@ -176,14 +176,6 @@ func splitWords(text string, at int) []arg {
 		switch {
 		case c == '\\' && q != '\'' && i+1 < len(text):
 			i++
-			if text[i] == '_' && q == 0 {
-				end()
-				continue
-			}
-			if text[i] == '_' {
-				run = append(run, ' ') // between double quotes
-				continue
-			}
 			run = append(run, text[i])
 		case q != 0 && c == q:
 			q = 0

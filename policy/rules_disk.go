@@ -437,7 +437,7 @@ func ruleFind(c call) {
 			removes = true
 		case "-exec", "-execdir", "-ok", "-okdir":
 			if i+1 < len(args) {
-				removes = removes || removesFiles(unwrapped(args[i+1:]))
+				removes = removes || removesFiles(c.unwrapped(args[i+1:]))
 			}
 		case "-fprint", "-fprintf", "-fls", "-fprint0":
 			if i+1 < len(args) {

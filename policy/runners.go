@@ -10,28 +10,140 @@ import (
 
 // env looks at the variables that env sets and at the command it runs.
 func (c call) env() {
-	wr := wrappers["env"]
-	words := c.args[1:]
-	const most = 8 // -S within -S
-	for range most {
-		if len(words) > 0 && words[0].is("-") {
-			words = words[1:]
-			continue
+	words, o, known := c.envOptions(c.args[1:])
+	if o.unknown != "" {
+		c.unclear(opaqueOption, c.name+" "+quote(o.unknown))
+	}
+	if o.unknown != "" || !known {
+		c.scan(append([]arg{c.args[0]}, words...))
+	}
+	if !known {
+		return
+	}
+	rest := o.rest
+	for len(rest) > 0 && strings.Contains(rest[0].lead(), "=") {
+		more := c.environment(rest)
+		if len(more) == len(rest) {
+			more = rest[1:] // env sets a variable of any name
 		}
-		o := wr.parse(words)
+		rest = more
+	}
+	c.reached(c.name, func() { c.argv(rest, c.in) })
+}
+
+// envOptions reads the options of env from the words after its name. It puts the words of -S
+// where -S stands, and reads on from there, as env does. It returns the words as they are
+// after the last -S, and what they say. They are not known if a text of -S is not.
+func (w *walker) envOptions(args []arg) (words []arg, o options, known bool) {
+	words, known = args, true
+	unknown := ""
+	for level := w.depth; ; level++ {
+		o = wrappers["env"].parse(words)
+		if unknown == "" {
+			unknown = o.unknown
+		}
+		o.unknown = unknown
 		text, ok := o.get("S", "split-string")
 		if !ok {
-			c.with(words).unwrap(wr)
-			return
+			break
+		}
+		if level >= maxDepth {
+			w.stop(tooDeep)
 		}
 		if text.parts != nil {
-			c.unclear(opaqueShell, "env -S "+quote(text.text))
-			c.scan(append([]arg{c.args[0]}, splitWords(skeleton(text), text.at)...))
-			return
+			w.notKnown(opaqueShell, args[0].at, "env -S "+quote(text.text))
+			text, known = lit(skeleton(text), text.at), false
 		}
-		words = append(splitWords(text.text, text.at), o.rest...)
+		words = append(splitEnv(text), o.rest...)
+		if !w.spend(len(text.text)) || !w.wordy(len(words)) {
+			return words, options{}, false
+		}
 	}
-	c.unclear(opaqueOption, "env -S")
+	if len(o.rest) > 0 && o.rest[0].is("-") {
+		o.rest = o.rest[1:] // the same as -i, after the other options
+	}
+	return words, o, known
+}
+
+// splitEnv splits a text into words as env -S does. ${HOME} is a home directory, and any
+// other variable is not known: without quotes, an empty one is not even a word. Where env
+// would refuse the text, splitEnv reads on.
+func splitEnv(text arg) []arg {
+	b := words{at: text.at, byVar: text.byVar}
+	var run []byte
+	flush := func() {
+		if len(run) > 0 {
+			b.add(part{text: string(run)})
+			run = run[:0]
+		}
+	}
+	end := func() {
+		flush()
+		b.end()
+	}
+	var q byte
+	s := text.text
+scan:
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '\\' && i+1 < len(s) && (q != '\'' || s[i+1] == '\\' || s[i+1] == '\''):
+			i++
+			switch {
+			case s[i] == '_' && q == 0:
+				end()
+			case s[i] == 'c' && q == 0:
+				break scan
+			default:
+				run = append(run, envEscape(s[i]))
+			}
+		case q != 0 && c == q:
+			q = 0
+		case q == 0 && (c == '\'' || c == '"'):
+			q = c
+			flush()
+			b.add(part{})
+		case q == 0 && strings.IndexByte(" \t\n\v\f\r", c) >= 0:
+			end()
+		case q == 0 && c == '#' && len(run) == 0 && !b.any:
+			break scan
+		case c == '$' && q != '\'':
+			flush()
+			p := part{kind: unknown, text: envVariable(s[i:])}
+			if p.text == "${HOME}" {
+				p.kind = home
+			} else if q == 0 {
+				p.kind = split
+			}
+			b.add(p)
+			i += len(p.text) - 1
+		default:
+			run = append(run, c)
+		}
+	}
+	end()
+	return b.out
+}
+
+// envVariable returns the ${NAME} that a text begins with, or its $ if no name follows.
+func envVariable(text string) string {
+	end := 1
+	for end < len(text) && (end == 1 && text[end] == '{' || end > 1 && !strings.ContainsRune("${}\\'\" \t\n", rune(text[end]))) {
+		end++
+	}
+	if end > 1 && end < len(text) && text[end] == '}' {
+		return text[:end+1]
+	}
+	return "$"
+}
+
+// envEscape returns what a backslash and c stand for in a text of env -S, within a word.
+func envEscape(c byte) byte {
+	const letters, bytes = "_fnrtv", " \f\n\r\t\v"
+	if i := strings.IndexByte(letters, c); i >= 0 {
+		return bytes[i]
+	}
+	return c
 }
 
 // su looks at su -c text, and at runuser -u user command.
@@ -145,7 +257,7 @@ func (c call) xargs() {
 	if !known {
 		items = []arg{{text: "…", parts: []part{{kind: split, text: "…"}}, at: c.at()}}
 		c.removes(c.name, o.rest)
-		if command, runs := scriptOfInput(unwrapped(o.rest), replace); c.in.pipe && runs {
+		if command, runs := scriptOfInput(c.unwrapped(o.rest), replace); c.in.pipe && runs {
 			c.refuse(setDecode+"/pipe", c.name+" "+command+" -c runs "+quote(c.read(c.in).text))
 		}
 	}
@@ -267,7 +379,7 @@ func replaced(args []arg, mark string, by arg) []arg {
 // removes refuses a forced, recursive rm whose operands are not known: the command that args
 // are, or one in the script that they give to a shell.
 func (w *walker) removes(name string, args []arg) {
-	if !removesTrees(unwrapped(args)) {
+	if !removesTrees(w.unwrapped(args)) {
 		return
 	}
 	w.deny(setDisk+"/mass-delete", args[0].at, name+" rm -rf with names that are not known")
@@ -297,7 +409,7 @@ func removesTrees(args []arg) bool {
 
 // unwrapped returns the command that a chain of wrappers such as sudo, env and nice runs, or
 // args if no wrapper is among them.
-func unwrapped(args []arg) []arg {
+func (w *walker) unwrapped(args []arg) []arg {
 	const most = 8 // wrappers
 	for range most {
 		if len(args) == 0 {
@@ -309,6 +421,10 @@ func unwrapped(args []arg) []arg {
 			return args
 		}
 		rest := wr.parse(args[1:]).rest
+		if name == "env" {
+			_, o, _ := w.envOptions(args[1:])
+			rest = o.rest
+		}
 		rest = rest[min(wr.operands, len(rest)):]
 		for wr.assigns && len(rest) > 0 && strings.Contains(rest[0].lead(), "=") {
 			rest = rest[1:]

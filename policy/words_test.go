@@ -31,7 +31,7 @@ func TestSplitWords(t *testing.T) {
 		{`'' a ""`, []string{"", "a", ""}, true},
 		{`a\ b \'`, []string{"a b", "'"}, true},
 		{`'a\b' "a\"b"`, []string{`a\b`, `a"b`}, true},
-		{`a\_b "a\_b"`, []string{"a", "b", "a b"}, true},
+		{`a\_b "a\_b"`, []string{"a_b", "a_b"}, true},
 		{`a$b`, []string{"a$b"}, false},
 		{`'a$b'`, []string{"a$b"}, true},
 		{`'a b`, []string{"a b"}, true},
@@ -40,6 +40,40 @@ func TestSplitWords(t *testing.T) {
 		known := !slices.ContainsFunc(got, func(a arg) bool { return !a.known() })
 		if !slices.Equal(texts(got), tt.want) || known != tt.known || len(got) > 0 && got[0].at != 7 {
 			t.Errorf("splitWords(%q) = %q, known %v; want %q, %v", tt.text, texts(got), known, tt.want, tt.known)
+		}
+	}
+}
+
+// TestSplitEnv has what coreutils 9.1 makes of each text; package bashtest asks env itself.
+func TestSplitEnv(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text  string
+		want  []string
+		known bool
+	}{
+		{"", nil, true},
+		{" a\vb\fc\rd\te\n", []string{"a", "b", "c", "d", "e"}, true},
+		{`'a b' "c d" '' "" e'f'"g"`, []string{"a b", "c d", "", "", "efg"}, true},
+		{`a\_b "a\_b" 'a\_b'`, []string{"a", "b", "a b", `a\_b`}, true},
+		{`'a\'b\\c\n"' "a'\"b"`, []string{`a'b\c\n"`, `a'"b`}, true},
+		{`a\nb\tc\vd\fe\rf "\n"`, []string{"a\nb\tc\vd\fe\rf", "\n"}, true},
+		{`a b\cc d`, []string{"a", "b"}, true},
+		{`a 'b\cc'`, []string{"a", `b\cc`}, true},
+		{`a #b c`, []string{"a"}, true},
+		{`a\_#b c`, []string{"a"}, true},
+		{`a#b "#c" ""#d \#e`, []string{"a#b", "#c", "#d", "#e"}, true},
+		{`\$a \"b '${c}'`, []string{"$a", `"b`, "${c}"}, true},
+		{"${HOME}/a", []string{"${HOME}/a"}, true},
+		{"a${b}c", []string{"a${b}c"}, false},
+		{`"${b} c"`, []string{"${b} c"}, false},
+		{"$a ${b", []string{"$a", "${b"}, false},
+		{`a\`, []string{`a\`}, true},
+	} {
+		got := splitEnv(lit(tt.text, 7))
+		known := !slices.ContainsFunc(got, func(a arg) bool { return !a.known() })
+		if !slices.Equal(texts(got), tt.want) || known != tt.known || len(got) > 0 && got[0].at != 7 {
+			t.Errorf("splitEnv(%q) = %q, known %v; want %q, %v", tt.text, texts(got), known, tt.want, tt.known)
 		}
 	}
 }

@@ -13,7 +13,8 @@ type grammar struct {
 	// long has the names of its options. = ends a name that takes a value, and ? one
 	// whose value, if any, is in the same word.
 	long   string
-	number bool // -N with digits is an option, as for nice
+	number bool   // -N with digits is an option, as for nice
+	ends   string // options whose value takes their place: what follows them is not read yet
 }
 
 // option is an option as it was given.
@@ -56,6 +57,10 @@ func (g grammar) parse(args []arg) options {
 			i += o.short(g, a, args[i+1:])
 		default:
 			o.rest = args[i:]
+			return o
+		}
+		if g.ends != "" && slices.Contains(strings.Fields(g.ends), o.given[len(o.given)-1].name) {
+			o.rest = args[min(i, len(args)):]
 			return o
 		}
 	}
@@ -249,6 +254,7 @@ var wrappers = map[string]*wrapper{
 			short: "i0vu:C:S:a:",
 			long: "ignore-environment null unset= chdir= split-string= block-signal? default-signal? ignore-signal?" +
 				" list-signal-handling debug argv0=",
+			ends: "S split-string",
 		},
 		assigns: true,
 	},

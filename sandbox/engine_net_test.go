@@ -68,7 +68,7 @@ func carry(t *testing.T, s *sandbox.Session, client *docker.Client, handler http
 // netPID is the host's pid of a session's runner of the verb net.
 func netPID(t *testing.T, s *sandbox.Session) int {
 	t.Helper()
-	for _, line := range strings.Split(cli(t, "top", s.Info().Container, "-o", "pid,args"), "\n") {
+	for line := range strings.SplitSeq(cli(t, "top", s.Info().Container, "-o", "pid,args"), "\n") {
 		var pid int
 		if _, err := fmt.Sscan(line, &pid); err == nil && strings.HasSuffix(line, "runner net") {
 			return pid

@@ -14,7 +14,6 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +44,13 @@ var clients = []struct {
 	{"getent", `getent hosts web.test`, "127."},
 }
 
-func TestNetworkClients(t *testing.T) {
+func TestNetworkClients(t *testing.T) { //nolint:tparallel // they share a session, whose commands run one after the other
 	t.Parallel()
+	out, err := osexec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goroot := strings.TrimSpace(string(out))
 	web := webServer(t)
 	plain, secure := httptest.NewServer(web), httptest.NewUnstartedServer(web)
 	secure.EnableHTTP2 = true
@@ -64,13 +68,13 @@ func TestNetworkClients(t *testing.T) {
 		fmt.Sprintf("HTTP=http://web.test:%d", port(plain.Listener.Addr())),
 		fmt.Sprintf("HTTPS=https://example.com:%d", port(secure.Listener.Addr())),
 		"CA=/tmp/ca.pem",
-		"PATH=" + filepath.Join(runtime.GOROOT(), "bin") + ":/usr/local/bin:/usr/bin:/bin",
+		"PATH=" + filepath.Join(goroot, "bin") + ":/usr/local/bin:/usr/bin:/bin",
 	}
 	client := dockertest.Connect(t)
 	e := newEngine(client, resolver(t, client), sandbox.Options{Resolver: names{"web.test", "example.com"}})
 	s := startIn(t, client, e, sandbox.Spec{
 		Allow: rules(t, allow...), User: &sandbox.User{UID: 1000, GID: 1000},
-		Workspace: sandbox.Workspace{Kind: sandbox.WorkspaceBind, Dir: runtime.GOROOT(), Target: runtime.GOROOT(), ReadOnly: true}, // for its programs
+		Workspace: sandbox.Workspace{Kind: sandbox.WorkspaceBind, Dir: goroot, Target: goroot, ReadOnly: true}, // for its programs
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	run(t, s, sandbox.Command{Script: "cat >/tmp/ca.pem", Stdin: bytes.NewReader(ca)})

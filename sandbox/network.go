@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,11 +72,12 @@ type exceptions struct {
 
 	mu      sync.Mutex
 	watches map[*networkWatch]bool // guarded by mu; one for each command that runs
+	current tunnel                 // guarded by mu; the zero value while there is none
 }
 
 // networkWatch collects what happens while a command runs.
 type networkWatch struct {
-	use  NetworkUse // guarded by exceptions.mu
+	use  NetworkUse          // guarded by exceptions.mu
 	seen map[deniedHost]bool // what was refused
 }
 
@@ -151,7 +153,9 @@ func (x *exceptions) keepOpen(ctx context.Context, t tunnel) {
 	for {
 		if t.Session != nil {
 			began := time.Now()
+			x.use(t)
 			_ = x.gateway.Serve(ctx, t) // why it ended says no more than that it did
+			x.use(tunnel{})
 			_ = t.Close()
 			if ctx.Err() != nil {
 				return
@@ -195,6 +199,35 @@ func (x *exceptions) close() {
 	<-x.ended
 }
 
+// use sets the tunnel that is served.
+func (x *exceptions) use(t tunnel) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.current = t
+}
+
+// confirmTime bounds the question whether the runner lives that carried a command's connections.
+const confirmTime = 500 * time.Millisecond
+
+// confirm asks the runner that carries connections for a sign of life. If it was killed, the command's
+// connections were reset, and its end may be known before that of the runner is.
+func (x *exceptions) confirm() {
+	x.mu.Lock()
+	t := x.current
+	x.mu.Unlock()
+	if t.Session == nil {
+		return // it is known, see lost
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), confirmTime)
+	defer cancel()
+	if err := t.Listen(ctx, resolverAddr); err != nil { // it listens there already, and answers that it does
+		x.lost()
+	}
+}
+
+// resolverAddr is where a session's resolv.conf says that the resolver is.
+var resolverAddr = netip.MustParseAddrPort("127.0.0.1:53")
+
 // lost notes for the commands that run that their connections were reset.
 func (x *exceptions) lost() {
 	x.mu.Lock()
@@ -215,6 +248,12 @@ func (x *exceptions) watch() func() *NetworkUse {
 	defer x.mu.Unlock()
 	x.watches[w] = true
 	return func() *NetworkUse {
+		x.mu.Lock()
+		carried := w.use.Count > 0
+		x.mu.Unlock()
+		if carried {
+			x.confirm()
+		}
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		delete(x.watches, w)
@@ -317,9 +356,25 @@ func (s *Spec) checkNetwork() error {
 		return fmt.Errorf("network %s: rules are exceptions from network none: leave out one of the two", s.Network)
 	}
 	for _, r := range s.Allow {
-		if r.Intercepts() {
-			return fmt.Errorf("rule %s: requests over TLS cannot be judged by method or path so far: allow the host, as in %s", r, "example.com")
+		if !slices.ContainsFunc(r.Expand(), func(part network.Rule) bool { return !part.Intercepts() }) {
+			return fmt.Errorf("network rule %s: requests inside TLS cannot be judged by method, path or text so far: allow whole hosts, as in example.com", r)
 		}
 	}
 	return nil
+}
+
+// networkNotes returns notes about what of the network may surprise.
+func (s *Spec) networkNotes() []string {
+	if s.Network == NetworkBridge {
+		return []string{"network bridge: the engine's host, its local network and cloud metadata services are reachable from this session"}
+	}
+	var notes []string
+	for _, r := range s.Allow {
+		for _, part := range r.Expand() {
+			if part.Intercepts() {
+				notes = append(notes, fmt.Sprintf("network: %s of %s is refused: requests inside TLS cannot be judged so far", part, r))
+			}
+		}
+	}
+	return notes
 }

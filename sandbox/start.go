@@ -131,7 +131,7 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	info.Container = handle.Ref
 	s := e.session(handle, info)
 	s.spare = true
-	s.notes = slices.Concat(p.notes, spec.nameNotes(), notes, networkNotes(spec.Network), sizeNotes)
+	s.notes = slices.Concat(p.notes, spec.nameNotes(), notes, spec.networkNotes(), sizeNotes)
 	if err := s.ready(ctx, spec, p.info); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
@@ -158,13 +158,6 @@ func imageName(spec Spec, img engine.Image) string {
 		return img.Refs[0]
 	}
 	return cmp.Or(spec.Image, string(img.ID))
-}
-
-func networkNotes(n Network) []string {
-	if n != NetworkBridge {
-		return nil
-	}
-	return []string{"network bridge: the engine's host, its local network and cloud metadata services are reachable from this session"}
 }
 
 // sizeNotes returns notes about sizes that were asked for and have no effect.

@@ -78,7 +78,7 @@ func parseObject(raw []byte) ([]member, error) {
 
 // faultOf says what is wrong with arguments that are not an object to be read.
 func faultOf(e *strictjson.Error, raw []byte) *fault {
-	switch e.Problem { //nolint:exhaustive // the depth is not looked at
+	switch e.Problem {
 	case strictjson.NotUTF8:
 		return &fault{cause: "they are not UTF-8"}
 	case strictjson.HalfPair:

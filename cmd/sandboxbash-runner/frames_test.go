@@ -189,7 +189,7 @@ func TestFrameWriterLimit(t *testing.T) {
 	if b, err := io.ReadAll(r2); string(b) != "late" || err != nil {
 		t.Errorf("without the bound %q, %v arrived; want late", b, err)
 	}
-	newFrameWriter(io.Discard).limit(time.Second) // has no time to bound, and is no reason to fail
+	newFrameWriter(io.Discard).limit(time.Second) // has no time to bound, and does not fail
 }
 
 // The parts of a request are put together up to the bound, and the memory is given up.

@@ -137,7 +137,7 @@ func TestDrainEnds(t *testing.T) { // not parallel: draining counts for the whol
 	if n := draining.Load(); n != before+maxDraining {
 		t.Errorf("%d pipes count as drained; want %d", n, before+maxDraining)
 	}
-	drain(-1) // what is no descriptor is no reason to fail
+	drain(-1) // a bad descriptor does not fail
 }
 
 // Contact is reported at once and then rarely, and never blocks, not even if PID 1 reads
@@ -165,7 +165,8 @@ func TestInitLineNeverBlocks(t *testing.T) {
 	if n := got(); n != 0 {
 		t.Errorf("to leave no pipes sends %d messages; want none", n)
 	}
-	for unix.Sendmsg(l.fd, []byte{0}, nil, nil, 0) == nil { // until the queue is full
+	for unix.Sendmsg(l.fd, []byte{0}, nil, nil, 0) == nil {
+		continue // until the queue is full
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -242,7 +243,7 @@ func TestInitState(t *testing.T) {
 	}
 }
 
-// PID 1 reaps what nobody else waits for, and does not start twice in a container.
+// PID 1 reaps what no other process waits for, and does not start twice in a container.
 func TestInitReaps(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)

@@ -273,8 +273,8 @@ func TestJobQuestionsRefused(t *testing.T) {
 	}
 }
 
-// The states of a job, without a process: who is told what, in which order.
-func TestJobPhases(t *testing.T) {
+// The states of a job, without a process: what the host and PID 1 learn, in which order.
+func TestJobPhases(t *testing.T) { //nolint:tparallel // the rows go on from each other
 	t.Parallel()
 	fresh := func(t *testing.T, background bool) (*job, *written, jobs.Dir) {
 		t.Helper()

@@ -34,7 +34,7 @@ func (s *labStream) Close() error {
 }
 
 // carry starts a runner of VerbNet.
-func (l *lab) carry(opts mux.Options) (*mux.Session, *labStream) {
+func (l *lab) carry() (*mux.Session, *labStream) {
 	l.t.Helper()
 	s := &labStream{cmd: l.command(string(wire.VerbNet))}
 	s.cmd.Stderr = &s.stderr
@@ -50,7 +50,7 @@ func (l *lab) carry(opts mux.Options) (*mux.Session, *labStream) {
 		l.t.Fatal(err)
 	}
 	s.Reader, s.WriteCloser = out, in
-	sess := mux.New(mux.Host, s, opts)
+	sess := mux.New(mux.Host, s, mux.Options{})
 	l.t.Cleanup(func() {
 		_ = sess.Close()
 		_ = s.cmd.Wait()
@@ -109,7 +109,7 @@ func echo(t *testing.T, sess *mux.Session) {
 func TestNet(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	sess, _ := l.carry(mux.Options{})
+	sess, _ := l.carry()
 	echo(t, sess)
 	for _, addr := range []string{"127.64.0.1:443", "127.0.0.1:3128", "127.0.0.1:53"} {
 		listenAt(t, sess, addr)
@@ -147,7 +147,7 @@ while b := s.recv(100): sys.stdout.write(b.decode())
 			t.Errorf("Listen(%s): %v; want errno %d", row.addr, err, row.want)
 		}
 	}
-	second, _ := l.carry(mux.Options{})
+	second, _ := l.carry()
 	if err := second.Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:53")); !errors.Is(err, mux.AddrInUse) {
 		t.Errorf("a second host listens at 127.0.0.1:53: %v; want AddrInUse", err)
 	}
@@ -156,7 +156,7 @@ while b := s.recv(100): sys.stdout.write(b.decode())
 func TestNetDatagrams(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	sess, _ := l.carry(mux.Options{})
+	sess, _ := l.carry()
 	listenAt(t, sess, "127.0.0.1:53")
 	var answers sync.WaitGroup
 	answers.Go(func() {
@@ -195,7 +195,7 @@ for i, s in enumerate(socks):
 func TestNetDial(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	sess, _ := l.carry(mux.Options{})
+	sess, _ := l.carry()
 	var server sync.WaitGroup
 	server.Go(func() {
 		got, err := l.shell(`python3 -c '
@@ -241,7 +241,7 @@ func TestNetKilled(t *testing.T) {
 	t.Parallel()
 	const connections = 1000
 	l := newLab(t, time.Minute)
-	sess, stream := l.carry(mux.Options{})
+	sess, stream := l.carry()
 	listenAt(t, sess, "127.64.0.1:80")
 	var hosts sync.WaitGroup
 	hosts.Go(func() {

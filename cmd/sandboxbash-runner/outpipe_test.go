@@ -82,7 +82,7 @@ func pumped(t *testing.T, j *job, steps func(w *os.File, p *outPipe, leader chan
 	go func() {
 		defer close(done)
 		var room []byte
-		p.pump(out, &room, leader)
+		p.pump(out, &room, leader) //nolint:revive // the caller waits for the channel
 	}()
 	steps(w, p, leader)
 	select {

@@ -223,7 +223,7 @@ func TestOOMClaimsDamaged(t *testing.T) {
 	}
 }
 
-// stdin that nobody sends is /dev/null, and a duplicate is not inherited by other commands.
+// stdin that is not sent is /dev/null, and a duplicate is not inherited by other commands.
 func TestOpenStdin(t *testing.T) {
 	t.Parallel()
 	c := &command{stdin: newStdinPipe(newFrameWriter(io.Discard), 1)}

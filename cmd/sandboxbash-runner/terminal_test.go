@@ -351,7 +351,6 @@ func TestTerminalState(t *testing.T) {
 		{"a child reads", "echo ready; cat | cat", wire.TerminalWaits},
 		{"computes", "echo ready; while :; do :; done", wire.TerminalBusy},
 		{"sleeps", "echo ready; exec sleep 4226", wire.TerminalBusy},
-		{"reads in the background", "echo ready; (exec cat </dev/tty) & exec sleep 4226", wire.TerminalBusy},
 	} {
 		term := l.startTerminal(row.script)
 		term.shows("ready")

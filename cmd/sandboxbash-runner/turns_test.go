@@ -196,7 +196,7 @@ func TestTurnsHalfClosed(t *testing.T) {
 	}
 }
 
-// A command that has ended has ended, whoever holds its output: the host gets what the
+// A command that has ended has ended, even if another process holds its output: the host gets what the
 // command has written and not what comes later, and does not wait for it.
 func TestExitWhileOutputIsHeld(t *testing.T) {
 	t.Parallel()
@@ -320,7 +320,7 @@ func TestPidsLimit(t *testing.T) {
 	for range 3 {
 		a := h.run(wire.Request{Script: []byte("echo")})
 		if f := a.failed; f == nil || f.Failure != wire.FailResources || unix.Errno(f.Errno) != unix.EAGAIN {
-			t.Errorf("a command at the limit: %+v, %+v; want it refused for want of room", f, a.exit)
+			t.Errorf("a command at the limit: %+v, %+v; want it refused because there is no room", f, a.exit)
 		}
 	}
 	a := h.run(wire.Request{Path: wire.RunnerPath, Args: wire.VerbPS.Command(), UID: labUser, GID: labUser})

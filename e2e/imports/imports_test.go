@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	// The leaves: no sibling but engine's types.
 	"config":          {"engine", "network"}, // its rules are checked once, as all settings are
 	"network":         {},
+	"network/gateway": {"network"},
 	"internal/wire":   {},
 	"internal/screen": {},
 	"exec":            {"engine", "internal/wire"},
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 	"internal/telemetry": {},
 
 	// Each composes what stands below it.
-	"sandbox":        {"engine", "exec", "internal/screen", "internal/wire", "internal/transfer", "policy", "sink"},
+	"sandbox":        {"engine", "exec", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "network", "network/gateway", "policy", "sink"},
 	"tool":           {"engine", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink"},
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
@@ -79,7 +80,7 @@ var mayImport = map[string][]string{
 	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
-	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "policy", "sandbox", "sink"},
+	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "network", "policy", "sandbox", "sink"},
 	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "policy", "sandbox", "sink"},
 	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},

@@ -135,7 +135,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"cancelled without a cancel", of(invoke, 2, "", func(e *event) { e.Cancel = 0 }), "no cancel was sent"},
 		{"killed without a kill", of(outcome, 4, "", func(e *event) { e.Outcome = "signalled" }), "nothing has killed it"},
 		{"out of memory, and came to its end", of(outcome, 1, "", func(e *event) { e.Outcome = "oom-killed" }), "come to its end 1 times"},
-		{"not started, and ran", of(fact, 7, "", func(e *event) { e.Ran = 1 }), "said not to have started"},
+		{"not started, and ran", of(fact, 7, "", func(e *event) { e.Ran = 1 }), "reported not to have started"},
 		{"not started for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "not-started" }), "nothing was in its way"},
 		{"unknown for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "outcome-unknown" }), "nothing has happened"},
 		{"lost for nothing", of(outcome, 4, "", func(e *event) { e.Outcome = "session-lost" }), "nothing has been done to it"},

@@ -27,6 +27,7 @@ const (
 	SessionStart Kind = "session-start" // a session was started
 	SessionStop  Kind = "session-stop"  // a session was stopped
 	Reaped       Kind = "reaped"        // the remains of a session were removed
+	Connection   Kind = "connection"    // a connection or a request of a session has ended, or was refused
 	JobEnd       Kind = "job-end"       // a job has ended; written by the first process that learns of it
 )
 
@@ -65,6 +66,8 @@ type Record struct {
 	Job      string          `json:"job,omitempty"`    // id of the job that it became, or that has ended
 	JobTag   string          `json:"jobTag,omitempty"` // unique name of that job; ids are used again
 	Masked   int64           `json:"masked,omitempty"` // secrets masked in its output
+	// Network is what a Connection was for, in the form that the caller gives it.
+	Network json.RawMessage `json:"network,omitempty"`
 
 	// Missed is how many records before this one could not be written.
 	Missed int64 `json:"missed,omitempty"`

@@ -105,11 +105,11 @@ func buffered(st *Stream) int {
 	return st.buffered
 }
 
-func wait(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func wait(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			tb.Fatalf("waited in vain: %s", what)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestCutDropsData(t *testing.T) {
 }
 
 // Close is clean where close(2) is, and a reset elsewhere.
-func TestClose(t *testing.T) {
+func TestClose(t *testing.T) { //nolint:tparallel // each takes a moment
 	t.Parallel()
 	h, r := pair(t, Options{}, Options{})
 	t.Run("after an answer", func(t *testing.T) {

@@ -35,7 +35,7 @@ func Join(st *Stream, conn Conn) (sent, received int64, err error) {
 	upward := make(chan error, 1)
 	go func() {
 		var err error
-		if sent, err = st.ReadFrom(conn); err == nil {
+		if sent, err = st.ReadFrom(conn); err == nil { //nolint:revive // its reader waits for the goroutine
 			err = st.CloseWrite()
 		}
 		if err != nil {

@@ -76,10 +76,10 @@ var (
 
 // Errno is an error number as Linux gives it on amd64 and arm64. It is not syscall.Errno,
 // which belongs to the machine of this process.
-type Errno uint32
+type Errno uint32 //nolint:errname // the name that systems have for it
 
 // AddrInUse is EADDRINUSE: a program of the session listens there.
-const AddrInUse Errno = 98
+const AddrInUse Errno = 98 //nolint:errname // likewise
 
 func (e Errno) Error() string {
 	if e == AddrInUse {

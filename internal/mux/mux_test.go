@@ -20,17 +20,17 @@ import (
 )
 
 // pair returns both ends of a session on a pipe without any buffer.
-func pair(t testing.TB, host, runner Options) (h, r *Session) {
-	t.Helper()
+func pair(tb testing.TB, host, runner Options) (h, r *Session) {
+	tb.Helper()
 	a, b := net.Pipe()
 	h, r = New(Host, a, host), New(Runner, b, runner)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = h.Close()
 		_ = r.Close()
 	})
 	for _, s := range []*Session{h, r} {
-		if err := s.Ready(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := s.Ready(tb.Context()); err != nil {
+			tb.Fatal(err)
 		}
 	}
 	return h, r
@@ -64,17 +64,17 @@ func goroutines() (left []byte) {
 }
 
 // streams returns both ends of a stream that the runner has opened.
-func streams(t testing.TB, h, r *Session) (host, runner *Stream) {
-	t.Helper()
-	runner, err := r.Open(t.Context(), Target{
+func streams(tb testing.TB, h, r *Session) (host, runner *Stream) {
+	tb.Helper()
+	runner, err := r.Open(tb.Context(), Target{
 		Kind: wire.NetNamed, Local: netip.MustParseAddrPort("127.64.0.1:443"), Remote: netip.MustParseAddrPort("127.0.0.1:40000"),
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	host, err = h.Accept(t.Context())
+	host, err = h.Accept(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return host, runner
 }
@@ -119,12 +119,12 @@ func TestOpen(t *testing.T) {
 }
 
 // waitNone waits until no stream is open.
-func waitNone(t testing.TB, sessions ...*Session) {
-	t.Helper()
+func waitNone(tb testing.TB, sessions ...*Session) {
+	tb.Helper()
 	for _, s := range sessions {
 		for n := 0; s.Streams() > 0; n++ {
 			if n > 1000 {
-				t.Fatalf("%d streams stay open", s.Streams())
+				tb.Fatalf("%d streams stay open", s.Streams())
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -197,6 +197,7 @@ func TestStress(t *testing.T) {
 // exchange writes random bytes and compares what comes back. It reports false if it has
 // reset the stream.
 func exchange(t *testing.T, st *Stream, seed uint64, size, killAt int) bool {
+	t.Helper()
 	defer st.Close()
 	sent := sha256.New()
 	var writer sync.WaitGroup

@@ -275,7 +275,7 @@ func (st *Stream) receive(data []byte) error {
 	st.left -= len(data)
 	switch {
 	case len(data) == 0 || st.err != nil:
-		return nil
+		return nil //nolint:nilerr // the earlier error stands
 	case st.closed: // as a closed socket answers
 		st.reset(wire.NetClosed, behindData)
 		return nil

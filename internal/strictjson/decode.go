@@ -60,7 +60,7 @@ func names(raw json.RawMessage, t reflect.Type, at string) error {
 	case reflect.Slice:
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
-			return nil // the decoder says what is wrong with the value
+			return nil //nolint:nilerr // the decoder says what is wrong with the value
 		}
 		for i, one := range list {
 			if err := names(one, t.Elem(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(at, "."), i)); err != nil {
@@ -70,7 +70,7 @@ func names(raw json.RawMessage, t reflect.Type, at string) error {
 	case reflect.Struct:
 		var members map[string]json.RawMessage
 		if json.Unmarshal(raw, &members) != nil {
-			return nil // as above
+			return nil //nolint:nilerr // as above
 		}
 		known := map[string]reflect.Type{}
 		fieldsOf(t, known)

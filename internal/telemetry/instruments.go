@@ -55,6 +55,9 @@ type instruments struct {
 	ends      metric.Int64Counter
 	jobs      metric.Int64Counter
 	transfers metric.Float64Histogram
+
+	connections metric.Int64Counter
+	traffic     metric.Int64Counter
 }
 
 // maker creates instruments and keeps the first error.
@@ -105,6 +108,8 @@ func (in *instruments) make(meter metric.Meter, levels func() Levels) error {
 	in.ends = m.counter("sandboxbash.sessions.ended", "{session}", "Sessions that were stopped, or reaped.")
 	in.jobs = m.counter("sandboxbash.jobs.ended", "{job}", "Jobs whose end was seen, by how they ended.")
 	in.transfers = m.seconds("sandboxbash.transfer.duration", "Time that pushes and pulls took.")
+	in.connections = m.counter("sandboxbash.network.connections", "{connection}", "Connections and requests of sessions, by what the rules said.")
+	in.traffic = m.counter("sandboxbash.network.traffic", "By", "Bytes that connections have carried.")
 	if levels != nil {
 		m.levels(levels)
 	}
@@ -186,6 +191,17 @@ func (t *Telemetry) Transfer(c Command) {
 		attrs = append(attrs, attribute.String("error.type", c.Cause))
 	}
 	t.span("sandboxbash transfer", c.Start, c.End, c.Cause, attrs)
+}
+
+// Connection counts a connection, a request, or a name that was refused, by its kind.
+func (t *Telemetry) Connection(kind string, allowed bool, sent, received int64) {
+	verdict := "denied"
+	if allowed {
+		verdict = "allowed"
+	}
+	t.in.connections.Add(context.Background(), 1, with("kind", kind, "verdict", verdict))
+	t.in.traffic.Add(context.Background(), sent, with("direction", "sent"))
+	t.in.traffic.Add(context.Background(), received, with("direction", "received"))
 }
 
 // Denied counts a command that the policy has refused.

@@ -82,6 +82,8 @@ func some(t *Telemetry) {
 	})
 	t.Command(Command{Session: "session-1", Start: now, End: now, Mode: "command", Where: "container", Outcome: "not-started", Cause: "engine"})
 	t.Transfer(Command{Session: "session-1", ID: "transfer-1", Start: now, End: now, Mode: "push", Outcome: "copied"})
+	t.Connection("request", true, 3, 5)
+	t.Connection("name", false, 0, 0)
 	t.Denied("deny")
 	t.SessionStarted(Session{ID: "session-1", Start: now, End: now})
 	t.SessionEnded("stopped")

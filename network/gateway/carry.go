@@ -192,7 +192,7 @@ func (h *helloCheck) serverName() (name string) {
 			return nil, errParsed
 		},
 	})
-	_ = server.Handshake() // it always fails: its only use is the name
+	_ = server.HandshakeContext(context.Background()) // its connection ends it; it always fails: its only use is the name
 	return name
 }
 

@@ -191,7 +191,7 @@ func echo(t *testing.T) string {
 
 func server(t *testing.T, handle func(*net.TCPConn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func TestServerName(t *testing.T) {
 				conn = pieces{conn, c.fragment}
 			}
 			client := tls.Client(conn, &tls.Config{ServerName: c.sni, InsecureSkipVerify: true}) //nolint:gosec // the server's name is not what is tested
-			err := client.Handshake()
+			err := client.HandshakeContext(t.Context())
 			if well := err == nil; well != c.well {
 				t.Fatalf("Handshake() = %v; want that it succeeds: %v", err, c.well)
 			}
@@ -420,7 +420,7 @@ func (p pieces) Write(b []byte) (n int, err error) {
 func TestRefusedTLS(t *testing.T) {
 	l := newLab(t, gateway.Limits{}, "example.com")
 	client := tls.Client(l.connect("evil.com", 443), &tls.Config{ServerName: "evil.com"})
-	if err := client.Handshake(); err == nil || !strings.Contains(err.Error(), "access denied") {
+	if err := client.HandshakeContext(t.Context()); err == nil || !strings.Contains(err.Error(), "access denied") {
 		t.Errorf("Handshake() = %v; want the alert access denied", err)
 	}
 	r := l.recorded(func(r gateway.Record) bool { return r.Kind == gateway.KindConnection })
@@ -438,7 +438,7 @@ func TestAllowedMeanwhile(t *testing.T) {
 	conn := l.connect("late.com", 443)
 	l.gateway.SetRules(policy(t, []string{"late.com"}))
 	client := tls.Client(conn, &tls.Config{ServerName: "late.com", InsecureSkipVerify: true}) //nolint:gosec // the server's name is not what is tested
-	if err := client.Handshake(); err != nil {
+	if err := client.HandshakeContext(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -449,8 +449,12 @@ func TestLimits(t *testing.T) {
 	first, second := l.connect("example.com", 9000), l.connect("example.com", 9000)
 	ping(t, first)
 	ping(t, second)
-	third := l.connect("example.com", 9000)
-	if _, err := third.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+	third, err := l.dial(netip.AddrPortFrom(l.address("example.com"), 9000))
+	if err == nil {
+		_, err = third.Read(make([]byte, 1))
+		_ = third.Close()
+	}
+	if err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("a third connection: %v; want a reset", err)
 	}
 	l.recorded(func(r gateway.Record) bool { return r.Reason == gateway.ReasonLimit && r.Host == "example.com" })
@@ -605,7 +609,7 @@ func TestProxy(t *testing.T) {
 		return conn
 	}
 	conn := dial()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if r, body := request(t, conn, "GET http://example.com/a HTTP/1.1\r\nHost: example.com\r\n\r\n"); r.StatusCode != 200 || !strings.Contains(body, "GET example.com /a") {
 		t.Errorf("the absolute form: %d %q", r.StatusCode, body)
 	}
@@ -613,7 +617,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("a refused host on the same connection: %d %q", r.StatusCode, body)
 	}
 	tunnel := dial()
-	defer tunnel.Close()
+	defer func() { _ = tunnel.Close() }()
 	// The bytes behind the request are the tunnel's, although they came with it.
 	if _, err := io.WriteString(tunnel, "CONNECT other.com:9000 HTTP/1.1\r\nHost: other.com:9000\r\n\r\nearly"); err != nil {
 		t.Fatal(err)
@@ -646,7 +650,7 @@ func TestNamesOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{
 		{Name: dnsmessage.MustNewName("example.com."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET},

@@ -67,7 +67,7 @@ func ruleText(verdict network.Verdict) string {
 
 // why returns why something is refused, in words.
 func why(verdict network.Verdict) string {
-	switch verdict.Reason {
+	switch verdict.Reason { //nolint:exhaustive // the others are package network's, which has words for them
 	case ReasonHost:
 		return fmt.Sprintf("the connection to %s names another host: %s", verdict.Host, verdict.Detail)
 	case ReasonMethod:

@@ -14,7 +14,7 @@ import (
 // sockets is a Tunnel whose session is this process: each listener is a real socket, at another
 // address than it says.
 type sockets struct {
-	ctx       context.Context
+	ctx       context.Context //nolint:containedctx // of the test
 	accepted  chan gateway.Conn
 	questions chan question
 
@@ -32,7 +32,7 @@ type question struct {
 
 func newSockets(t *testing.T) *sockets {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	s := &sockets{
 		ctx: ctx, accepted: make(chan gateway.Conn), questions: make(chan question),
 		listeners: map[netip.AddrPort]net.Listener{}, taken: map[netip.AddrPort]bool{}, answers: map[uint32]chan []byte{},
@@ -48,13 +48,13 @@ func newSockets(t *testing.T) *sockets {
 	return s
 }
 
-func (s *sockets) Listen(_ context.Context, at netip.AddrPort) error {
+func (s *sockets) Listen(ctx context.Context, at netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[at] {
 		return syscall.EADDRINUSE
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *sockets) dial(at netip.AddrPort) (*net.TCPConn, error) {
 	if l == nil {
 		return nil, syscall.ECONNREFUSED
 	}
-	conn, err := net.Dial("tcp", l.Addr().String())
+	conn, err := new(net.Dialer).DialContext(s.ctx, "tcp", l.Addr().String())
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -47,7 +47,7 @@ func newWeb(g *Gateway) *web {
 		IdleConnTimeout:    idleUpstream, MaxIdleConns: 100, MaxIdleConnsPerHost: 16,
 		ExpectContinueTimeout: time.Second,
 	}
-	quiet := log.New(io.Discard, "", 0) // what is wrong with a request is told to its client, and recorded
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // what is wrong with a request is told to its client, and recorded
 	w.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.Host = r.In.Host },
 		Transport:     w.transport,
@@ -342,7 +342,7 @@ const (
 func deny(rw http.ResponseWriter, r *http.Request, verdict network.Verdict) {
 	text := denial(verdict)
 	status := http.StatusForbidden
-	switch verdict.Reason {
+	switch verdict.Reason { //nolint:exhaustive // the others are forbidden
 	case ReasonHost:
 		status = http.StatusMisdirectedRequest
 	case ReasonMethod:
@@ -414,7 +414,7 @@ type bufferedConn struct {
 }
 
 func (c *bufferedConn) Read(p []byte) (int, error) {
-	if n, err := c.first.Read(p); n > 0 || err != io.EOF { //nolint:errorlint // Read returns io.EOF itself
+	if n, err := c.first.Read(p); n > 0 || err != io.EOF {
 		return n, err
 	}
 	return c.Conn.Read(p)

@@ -36,7 +36,10 @@ var forms = []string{
 	"trap 'CMD' EXIT", "trap -- 'CMD' 0", "trap 'CMD' DEBUG; a", "trap 'CMD' ERR; false", "trap - EXIT CMD", "trap '# CMD' EXIT", "shopt -s expand_aliases\nalias x='CMD'\nx", "shopt -s expand_aliases\nalias x='a; CMD'\nx", "source <(echo CMD)", "source /dev/stdin <<<'CMD'", "mapfile -C 'CMD;:' -c 1 x <<<a",
 	// scripts for other shells and programs that run their words
 	"bash -c 'CMD'", "bash -xc 'CMD'", "bash -c -e 'CMD'", "bash -c 'a' 'CMD'", "bash -c '$0' CMD", "bash -c '\"$@\"' _ CMD", "bash -c 'eval \"$1\"' _ 'CMD'", "bash <<<'CMD'", "bash -s <<<'CMD'", "bash -s CMD <<<'\"$@\"'", "bash <<E\nCMD\nE", "echo CMD | bash", "echo '# CMD' | bash", "printf '%s\\n' a 'CMD' | bash", "bash <(echo CMD)", "bash -c \"bash -c 'CMD'\"", "cat <<E | bash\nCMD\nE", "bash -o posix -c 'CMD'",
-	"env CMD", "env -i PATH=$PATH CMD", "env a=b CMD", "env -u a CMD", "env -S 'CMD'", "env -- CMD", "timeout 5 CMD", "timeout -k 1 5 CMD", "nice CMD", "nice -n 5 CMD", "nice -5 CMD", "nohup CMD", "setsid -w CMD", "stdbuf -oL CMD", "nice env timeout 5 CMD", "env nice bash -c 'CMD'",
+	"env CMD", "env -i PATH=$PATH CMD", "env a=b CMD", "env -u a CMD", "env -S 'CMD'", "env -S CMD", "env -S'CMD'", "env -SCMD", "env -vS CMD", "env -vS'CMD'", "env --split-string='CMD'", "env --split CMD", "env -S -S CMD", "env -S a=b CMD", "env -S '-u a' -S CMD", "env -S '-u' a CMD", "env -S '-u' CMD",
+	"env -S 'env -S \"CMD\"'", "env -S 'env -S \"env -S CMD\"'", "env -S '-S \"CMD\"'", "env -S '-S\"-S CMD\"'", "env -S 'CMD # a'", "env -S 'echo # CMD'", "env -S 'echo #' CMD", "env -S '# CMD'", "env -S '\\c' CMD", "env -S 'CMD \\ca'", "env -S '\\_CMD'", "env -S '\"CMD\"'", "env -S \"'CMD'\"", "env -S '\"\\_CMD\"'", "env -S 'echo\\_CMD'",
+	"env -S 'a=b CMD'", "env -S '-- CMD'", "env -S -- CMD", "env -S '- PATH='$PATH CMD", "env - PATH=$PATH CMD", "env -- - PATH=$PATH CMD", "env a/b=c CMD", "env -- -a=b CMD", "env a=b -S CMD", "env - PATH=$PATH -S CMD", "echo a | xargs env -S CMD",
+	"env -- CMD", "timeout 5 CMD", "timeout -k 1 5 CMD", "nice CMD", "nice -n 5 CMD", "nice -5 CMD", "nohup CMD", "setsid -w CMD", "stdbuf -oL CMD", "nice env timeout 5 CMD", "env nice bash -c 'CMD'",
 	"echo a | xargs CMD", "xargs CMD <<<a", "xargs -n1 CMD <<<a", "xargs -I{} CMD <<<a", "xargs -I{} bash -c '{}' <<<'CMD'", "xargs -r CMD </dev/null", "xargs bash -c 'CMD' <<<a", "find . -maxdepth 0 -exec CMD \\;", "find . -maxdepth 0 -exec CMD {} +", "find . -maxdepth 0 -exec bash -c 'CMD' \\;", "find . -name 'CMD'",
 }
 
@@ -44,6 +47,7 @@ var forms = []string{
 // all the same, because it does not find out whether a place is reached.
 var cautious = []string{
 	"exit; CMD #", "x=1; echo ${x:-$(CMD)}", "echo ${x:+$(CMD)}", "f() { a; } >$(CMD)", "builtin CMD",
+	"env -S '-u' CMD", "env a=b -S CMD", "env - PATH=$PATH -S CMD",
 }
 
 // notKnown are the forms in which bash runs the command, and the policy says that it does

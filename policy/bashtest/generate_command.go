@@ -164,7 +164,7 @@ func (g *generator) within() string {
 	case 14:
 		return "env " + g.one("", "-i ", "A=b ", "-u A ", "-- ") + s + " " + g.word()
 	case 15:
-		return "env -S " + g.quote(s+" b 'c d'")
+		return "env " + g.one("-S ", "-S", "-iS ", "--split-string=", "-u A -S ", "-S -u -S A -S ") + g.quote(g.splitText(s)) + g.one("", " -b", " "+g.word())
 	case 16:
 		return g.one("echo b | ", "", "printf '%s ' b c | ", ": | ") + "xargs " + g.one("", "-n1 ", "-I{} ", "-r ", "-0 ") + s + " " + g.one("b", "{}")
 	case 17:
@@ -185,6 +185,16 @@ func (g *generator) within() string {
 		return "hash -p ./b " + s + "; " + s
 	}
 	return "cat <<'E' | bash" + g.heldBody(inner)
+}
+
+// splitText returns a text for env -S that runs a program.
+func (g *generator) splitText(program string) string {
+	var text strings.Builder
+	text.WriteString(g.one("", "", "", "-- ", "A=b ", "a/b=c ", `-u A\_`, "-S ", "- A=b ") + g.one(program, program, `"`+program+`"`, `\_`+program))
+	for range g.r.IntN(5) {
+		text.WriteString(g.one(" b", " -rf", ` "c\_d"`, ` 'c\_d'`, ` c\_d`, ` 'c\'d'`, ` "c'd"`, ` c\"d`, " ''", ` c\nd`, " c#d", " #", ` \#`, ` \c`, `c\c d`, " ${HOME}", ` "${nope}c"`, " ${nope}", ` \$c`, "\t\\t\v", " A=b"))
+	}
+	return text.String()
 }
 
 // heldBody keeps a text as the body of a here-document whose delimiter is E.

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -143,9 +144,18 @@ func (c *Configuration) AuditDir() string {
 }
 
 // Spec is the session that the configuration describes.
-func (c *Configuration) Spec() (sandbox.Spec, error) {
+func (c *Configuration) Spec() (sandbox.Spec, error) { return c.spec(nil, nil) }
+
+// ServedSpec is Spec for a session that this process holds as long as it lives, with the network
+// rules: their connections leave through the process.
+func (c *Configuration) ServedSpec() (sandbox.Spec, error) {
+	return c.spec(c.NetworkRules.Allow, c.NetworkRules.Deny)
+}
+
+func (c *Configuration) spec(allow, deny []network.Rule) (sandbox.Spec, error) {
 	s := sandbox.Spec{
 		Image: c.Image, Profile: sandbox.Profile(c.Profile), Network: sandbox.Network(c.Network), Runtime: c.Runtime,
+		Allow: allow, Deny: deny,
 		Limits: sandbox.Limits{
 			Memory: c.Limits.Memory, CPUs: c.Limits.CPUs, Pids: c.Limits.Pids,
 			Disk: c.Limits.Disk, Home: c.Limits.Home, Tmp: c.Limits.Tmp,

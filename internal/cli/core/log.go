@@ -152,6 +152,14 @@ func (l logger) Note(e sandbox.Observation) {
 	case e.Kind == sandbox.EventDenied:
 		level = slog.LevelWarn
 		attrs = append(attrs, slog.String("rule", e.Policy.Rule))
+	case e.Connection != nil:
+		c := e.Connection
+		if !c.Allowed {
+			level = slog.LevelWarn
+		}
+		attrs = append(attrs, slog.String("host", c.Host), slog.Int("port", c.Port), slog.Bool("allowed", c.Allowed),
+			slog.String("rule", c.Rule), slog.String("why", c.Why), slog.String("method", c.Method), slog.String("path", e.Scrub(c.Path)),
+			slog.Int("status", c.Status), slog.Int64("sent", c.Sent), slog.Int64("received", c.Received), slog.String("error", e.Scrub(c.Err)))
 	case e.Err != nil:
 		level = slog.LevelWarn
 		v := failure(e)

@@ -59,6 +59,9 @@ func (m *meter) Note(e sandbox.Observation) {
 		m.to.Command(measured(e))
 	case sandbox.EventTransfer:
 		m.to.Transfer(measured(e))
+	case sandbox.EventConnection:
+		c := e.Connection
+		m.to.Connection(string(c.Kind), c.Allowed, c.Sent, c.Received)
 	case sandbox.EventDenied:
 		m.to.Denied(string(e.Policy.Verdict))
 	case sandbox.EventSessionStart:

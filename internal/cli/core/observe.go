@@ -171,6 +171,7 @@ func (o *auditor) Intend(_ context.Context, e sandbox.Observation) error {
 // kinds of observations, as the log has them.
 var auditKinds = map[sandbox.EventKind]audit.Kind{
 	sandbox.EventCommand: audit.Outcome, sandbox.EventTransfer: audit.Outcome, sandbox.EventDenied: audit.Denied, sandbox.EventJobEnd: audit.JobEnd,
+	sandbox.EventConnection:   audit.Connection,
 	sandbox.EventSessionStart: audit.SessionStart, sandbox.EventSessionStop: audit.SessionStop, sandbox.EventReap: audit.Reaped,
 }
 
@@ -181,9 +182,14 @@ func (o *auditor) Note(e sandbox.Observation) {
 		r = commandRecord(e)
 	}
 	r.Kind, r.Job, r.JobTag, r.Masked = auditKinds[e.Kind], e.Job, e.JobTag, e.Masked
-	if e.Err != nil {
+	switch {
+	case e.Connection != nil:
+		c := *e.Connection
+		c.Path, c.Err = e.Scrub(c.Path), e.Scrub(c.Err)
+		r.Network, _ = json.Marshal(c) // numbers and words
+	case e.Err != nil:
 		r.Error = auditFailure(e)
-	} else {
+	default:
 		recordEnd(&r, e)
 	}
 	if a := e.Artifact; a.Stored {

@@ -38,7 +38,7 @@ func TestCommandStatus(t *testing.T) {
 			t.Errorf("commandStatus(%+v) = %d; want %d", test.st, got, test.want)
 		}
 		code := Code(test.st)
-		switch test.st.Reason { //nolint:exhaustive // the others have no exit code
+		switch test.st.Reason {
 		case exec.Exited, exec.Signalled, exec.OOMKilled:
 			if code == nil || *code != test.want {
 				t.Errorf("Code(%+v) = %v; want %d", test.st, code, test.want)

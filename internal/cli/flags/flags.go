@@ -21,6 +21,8 @@ var (
 		"image", "workspace", "user", "profile", "network", "runtime",
 		"limits.memory", "limits.cpus", "limits.pids", "limits.disk", "limits.home", "limits.tmp",
 	}
+	// Network are for commands that hold the session as long as it lives.
+	Network = []string{"network.allow", "network.deny"}
 	Command = []string{
 		"timeout", "grace", "run.cwd", "env.set", "env.unsafe", "run.stdin", "output.limit", "shell", "run.exclusive", "run.file",
 		"run.background", "run.background-after", "run.preview",

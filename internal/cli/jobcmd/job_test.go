@@ -149,7 +149,7 @@ func TestCommand(t *testing.T) {
 		"kill": "session quiet", "rm": "session quiet",
 	}
 	for _, child := range cmd.Commands() {
-		for _, name := range strings.Fields(want[child.Name()]) {
+		for name := range strings.FieldsSeq(want[child.Name()]) {
 			if child.Flags().Lookup(name) == nil {
 				t.Errorf("job %s has no flag --%s", child.Name(), name)
 			}

@@ -24,8 +24,8 @@ type commands struct {
 }
 
 const long = `Network rules name the hosts that a session without a network may reach. What no rule
-allows is denied, and a deny rule wins. The commands here say what the rules mean;
-sessions do not use them yet.
+allows is denied, and a deny rule wins. run and serve take rules for their sessions; the
+commands here say what rules mean, without a session.
 
 A rule is [METHODS ]HOST[:PORT][/PATH][ !TEXT], or a preset:
   example.com             its ports 80 and 443
@@ -67,8 +67,9 @@ which rule decides. Without a port it is 443; without a method it is GET. Nothin
 sent: with --resolve this machine looks the name up, and the addresses are judged
 too. Exit status 126 if it is denied, else 0.`,
 		Example: `  sandboxbash network check --allow example.com https://example.com/
-  sandboxbash network check --allow @github POST https://github.com/o/r/git-receive-pack
-  sandboxbash network check --allow db.example.com:5432 --resolve db.example.com:5432`,
+  sandboxbash network check --allow @github POST \
+    https://github.com/o/r/git-receive-pack
+  sandboxbash network check --allow db.test:5432 --resolve db.test:5432`,
 		Args: flags.Args(1, 2, "a URL or a host, perhaps after a method"),
 	}
 	flags.Add(cmd, ruleFlags...)

@@ -28,6 +28,8 @@ type ResultJSON struct {
 	LeftoversKilled bool           `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
 	Background      int            `json:"background,omitempty"`      // processes that live on
 	Full            []sandbox.Full `json:"full,omitempty"`            // paths that had no room left when it failed
+	// Network is what rules refused while it ran, and how much they allowed.
+	Network *sandbox.NetworkUse `json:"network,omitempty"`
 	// Receipt is null if the command did not end, or its end is unknown.
 	Receipt    *sandbox.Receipt `json:"receipt"`
 	Session    string           `json:"session"`
@@ -104,7 +106,7 @@ func NewResultJSON(res sandbox.Result, err error) ResultJSON {
 	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
 	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr, Dropped: res.Dropped}
 	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
-	j.Full = res.Full
+	j.Full, j.Network = res.Full, res.Network
 	j.ExitCode = exit.Code(res.Status)
 	if res.Signal != 0 {
 		j.Signal = exit.SignalName(res.Signal)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,7 @@ a pipe or file, made safe on a terminal.`,
 	cmd.Flags().SetInterspersed(false)
 	flags.Add(cmd, "session.id")
 	flags.Add(cmd, flags.Session...)
+	flags.Add(cmd, flags.Network...)
 	flags.Add(cmd, flags.Command...)
 	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -108,7 +110,7 @@ func sessionConflict(cmd *cobra.Command, id string) error {
 	if id == "" {
 		return nil
 	}
-	for _, key := range flags.Session {
+	for _, key := range slices.Concat(flags.Session, flags.Network) {
 		if s, _ := config.Lookup(key); cmd.Flags().Changed(s.Flag) {
 			return exit.Misuse("leave it out, or start a session of that kind with `sandboxbash session start`",
 				"--%s cannot change session %s, which there is already", s.Flag, id)
@@ -256,7 +258,7 @@ func (a *Runner) sessionFor(ctx context.Context, id string, rules *policy.Policy
 	var spec sandbox.Spec
 	if id == "" {
 		var err error
-		if spec, err = a.cfg.Spec(); err != nil {
+		if spec, err = a.cfg.ServedSpec(); err != nil {
 			return nil, nil, err
 		}
 		spec.Lease = sandbox.DefaultLease
@@ -302,6 +304,9 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 		status = exit.Judge(err).Status
 	}
 	a.addReport(res, err)
+	for _, line := range res.Network.Text() {
+		a.notes.Add(line)
+	}
 	for _, f := range res.Full {
 		a.notes.Add(f.String())
 	}

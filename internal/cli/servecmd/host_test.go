@@ -168,7 +168,7 @@ func TestAgentFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == "three" {
-			continue // what has no SKILL.md is no skill
+			continue // a directory without a SKILL.md is not a skill
 		}
 		if err := os.WriteFile(filepath.Join(dir, "skills", name, "SKILL.md"), nil, 0o600); err != nil {
 			t.Fatal(err)

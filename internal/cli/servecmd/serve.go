@@ -81,6 +81,7 @@ described in docs/rpc.md.`,
 	}
 	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
+	flags.Add(cmd, flags.Network...)
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
 		o, err := a.server(ctx)
 		if err != nil {
@@ -110,6 +111,7 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
 	}
 	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
+	flags.Add(cmd, flags.Network...)
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
 	return cmd
@@ -214,7 +216,7 @@ func token(path string) (string, error) {
 // server makes what both servers need, and opens the host, whose close is the caller's.
 func (a *commands) server(ctx context.Context) (serve.Options, error) {
 	settings := agentSettings(a.cfg.Config)
-	spec, err := a.cfg.Spec()
+	spec, err := a.cfg.ServedSpec()
 	if err != nil {
 		return serve.Options{}, err
 	}

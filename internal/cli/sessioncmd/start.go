@@ -43,6 +43,9 @@ func (a *starter) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(a.cfg.NetworkRules.Allow) > 0 {
+		a.notes.Add("network rules do not hold in this session: no process stays to carry its connections; run and serve carry those of their own sessions")
+	}
 	spec.Lease, spec.Keep = a.cfg.Session.Idle, a.cfg.KeepFor()
 	if err := a.secrets.Ready(); err != nil {
 		return err

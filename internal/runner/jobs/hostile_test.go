@@ -60,7 +60,7 @@ func TestListDamaged(t *testing.T) {
 		damage func(d Dir) error // of bg_2, which has ended
 		check  func(s wire.JobState) bool
 	}{
-		{"an end that is no record", func(d Dir) error { return os.WriteFile(d.Path("bg_2.end"), []byte("x"), 0o600) }, func(s wire.JobState) bool { return string(s.End) == "x" }},
+		{"an end that is not a record", func(d Dir) error { return os.WriteFile(d.Path("bg_2.end"), []byte("x"), 0o600) }, func(s wire.JobState) bool { return string(s.End) == "x" }},
 		{"an end that is a directory", func(d Dir) error {
 			return errors.Join(os.Remove(d.Path("bg_2.end")), os.Mkdir(d.Path("bg_2.end"), 0o700))
 		}, func(s wire.JobState) bool { return len(s.End) == 0 && !s.Alive }},
@@ -69,7 +69,7 @@ func TestListDamaged(t *testing.T) {
 		}, func(s wire.JobState) bool { return len(s.Start) == 0 && !s.Alive }},
 		{"an output that is gone", func(d Dir) error { return os.Remove(d.Path("bg_2.log")) }, func(s wire.JobState) bool { return s.Size == 0 }},
 		{"an artifact without end", func(d Dir) error { return os.WriteFile(d.Path("bg_2.art"), make([]byte, 1<<20), 0o600) }, func(s wire.JobState) bool { return len(s.Artifact) == wire.MaxRecord }},
-		{"a time that is no number", func(d Dir) error { return os.WriteFile(d.Path("bg_2.known"), []byte("soon"), 0o600) }, func(s wire.JobState) bool { return s.Known }},
+		{"a time that is not a number", func(d Dir) error { return os.WriteFile(d.Path("bg_2.known"), []byte("soon"), 0o600) }, func(s wire.JobState) bool { return s.Known }},
 		{"a time of the future", func(d Dir) error {
 			return os.WriteFile(d.Path("bg_2.known"), strconv.AppendInt(nil, int64(Clock()+time.Hour), 10), 0o600)
 		}, func(s wire.JobState) bool { return s.Known }},

@@ -33,7 +33,7 @@ const (
 	// dialTime bounds a connect to the session. On lo it takes long only if the backlog of
 	// the program that listens is full.
 	dialTime = 10 * time.Second
-	// acceptPause is the pause after an accept that fails, as for want of memory.
+	// acceptPause is the pause after an accept that fails, as when there is no memory.
 	acceptPause = 50 * time.Millisecond
 )
 

@@ -55,7 +55,7 @@ func TestClearDir(t *testing.T) {
 	}
 }
 
-// What is no directory, or a link to one, is refused, and is left as it is.
+// A file, or a link to a directory, is refused, and is left as it is.
 func TestClearRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestClearLoses(t *testing.T) {
 		_ = os.RemoveAll(filepath.Join(dir, strconv.Itoa(i), "a"))
 	}
 	if err := <-cleared; err != nil && !errors.Is(err, unix.ENOENT) {
-		t.Errorf("Clear() beside another removal = %v; want nil, or that something was gone", err)
+		t.Errorf("Clear() during another removal = %v; want nil, or that something was gone", err)
 	} else if list, readErr := os.ReadDir(dir); err == nil && (len(list) != 0 || readErr != nil) {
 		t.Errorf("Clear() = nil, and left %v, %v; want nothing", list, readErr)
 	}

@@ -22,6 +22,7 @@ type Counter struct {
 // reservedPids is the lowest id after the kernel starts again: RESERVED_PIDS in its pid.c.
 const reservedPids = 300
 
+// OpenCounter returns a Counter. It counts nothing where the kernel does not tell the last id.
 func OpenCounter() *Counter {
 	f, err := os.Open("/proc/loadavg")
 	if err != nil {

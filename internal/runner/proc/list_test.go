@@ -177,7 +177,7 @@ func TestOurs(t *testing.T) {
 		{"uid 0 with the mark", root, true, true},
 		{"uid 0 without the mark", unmarked, true, false},
 		{"a user", user, false, false},
-		{"nobody", 1 << 23, false, false},
+		{"no process", 1 << 23, false, false},
 	} {
 		if strict, dev := Ours(row.pid, commandUser), Ours(row.pid, 0); strict != row.strict || dev != row.dev {
 			t.Errorf("%s: Ours() = %t in strict, %t in dev; want %t, %t", row.name, strict, dev, row.strict, row.dev)
@@ -256,7 +256,7 @@ func TestParseStat(t *testing.T) {
 	} {
 		want := row.want
 		if row.ok {
-			want.PID, want.Parent, want.Group, want.State, want.Threads = 42, 1, 7, 'S', 4
+			want.PID, want.Parent, want.Group, want.Session, want.State, want.Threads = 42, 1, 7, 7, 'S', 4
 			want.CPUTicks, want.StartTicks, want.Pages = 42, 9999, 321
 		}
 		if got, ok := parseStat(42, []byte(row.stat)); got != want || ok != row.ok {
@@ -284,6 +284,6 @@ func TestLines(t *testing.T) {
 		}
 	}
 	for range Lines([]byte("a\nb\n")) {
-		break // is no reason to panic
+		break // it must not panic
 	}
 }

@@ -83,7 +83,7 @@ func TestEpolled(t *testing.T) {
 		{"no number", "tfd: x events: 1 data: 0\n", false},
 		{"a negative number", "tfd: -" + own + " events: 1 data: 0\n", false},
 		{"no events", "tfd: " + own + " events:\n", false},
-		{"events that are no number", "tfd: " + own + " events: in data: 0\n", false},
+		{"events that are not a number", "tfd: " + own + " events: in data: 0\n", false},
 		{"another kind of line", "inotify wd:" + own + " events: 1 data: 0\n", false},
 		{"nothing", "", false},
 	} {
@@ -104,7 +104,7 @@ func TestWaitsForInputUnknown(t *testing.T) {
 		t.Errorf("without the right to look: %c", got)
 	}
 	direct := func(fn func() error) error { return fn() }
-	if got := WaitsForInput(direct); got == wire.TerminalWaits { // standard input is no terminal
+	if got := WaitsForInput(direct); got == wire.TerminalWaits { // standard input is not a terminal
 		t.Errorf("without a terminal: %c", got)
 	}
 }
