@@ -80,6 +80,8 @@ var canaryRows = map[string][]string{
 	"policy explain":        {"'rm -rf C; C'", "--json 'sudo C; C x'"},
 	"policy rules":          {"", "--json", "C"},
 	"policy test":           {"C", "D/C"},
+	"network check":         {"C", "--json C", "--allow C x.com", "https://example.com/C", "--json https://example.com/C"},
+	"network explain":       {"C", "--allow C", "--json --allow C"},
 	"plan":                  {"C", "'{\"command\":\"C\"}'"},
 	"serve rpc":             {"C", "--contract C"},
 	"serve mcp":             {"C", "--contract C", "--http C", "--http 127.0.0.1:0 --token-file C"},
