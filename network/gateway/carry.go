@@ -38,7 +38,7 @@ func (g *Gateway) begin(ctx context.Context, t target, r *Record) (*net.TCPConn,
 	if r.Rule = verdict.Rule.String(); !verdict.Allowed {
 		return nil, verdict.Err()
 	}
-	if verdict.Intercept && t.port != httpPort {
+	if verdict.Intercept {
 		// The rule is for some requests alone, and what cannot be read cannot be judged.
 		return nil, &network.Denial{Verdict: network.Verdict{Reason: ReasonUnread, Rule: verdict.Rule, Host: t.name, Port: t.port}}
 	}

@@ -693,3 +693,59 @@ func TestNextTunnel(t *testing.T) {
 	}
 	_ = conn.Close()
 }
+
+// Where a rule is for some requests, bytes that are not read as requests do not pass: not inside TLS, and
+// not through a tunnel to port 80.
+func TestUnread(t *testing.T) {
+	l := newLab(t, gateway.Limits{}, "GET example.com/a/*")
+	l.web()
+	l.host("example.com", 443, echo(t))
+	secure, err := l.dial(netip.AddrPortFrom(l.address("example.com"), 443))
+	if err == nil { // else it was reset before the client had it
+		_, err = secure.Read(make([]byte, 1))
+		_ = secure.Close()
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("a connection to port 443: %v; want a reset", err)
+	}
+	for _, at := range []string{"example.com:80", "example.com:443"} {
+		conn, err := l.dial(proxyAddr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if r, body := request(t, conn, "CONNECT "+at+" HTTP/1.1\r\nHost: "+at+"\r\n\r\n"); r.StatusCode != http.StatusForbidden {
+			t.Errorf("CONNECT %s: %q %q; want 403", at, r.Status, body)
+		}
+		_ = conn.Close()
+	}
+	if r, body := request(t, l.connect("example.com", 80), "GET /a/b HTTP/1.1\r\nHost: example.com\r\n\r\n"); r.StatusCode != http.StatusOK {
+		t.Errorf("the request that the rule is for: %q %q", r.Status, body)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.dialled) != 1 {
+		t.Errorf("%v was dialled; want one connection, for the request", l.dialled)
+	}
+}
+
+// A connection that arrives while a Gateway is closed is reset, and nothing waits for it.
+func TestCloseResets(t *testing.T) {
+	l := newLab(t, gateway.Limits{}, "example.com")
+	l.web()
+	conn := l.connect("example.com", 80)
+	l.gateway.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection lives on")
+	}
+	late, err := l.dial(netip.AddrPortFrom(l.address("example.com"), 80))
+	if err != nil {
+		return // reset before it was there
+	}
+	_ = late.SetDeadline(time.Now().Add(20 * time.Second))
+	var timeout net.Error
+	if _, err := late.Read(make([]byte, 1)); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("a connection after Close: %v; want that it ends at once", err)
+	}
+	_ = late.Close()
+}

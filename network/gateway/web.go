@@ -30,7 +30,8 @@ type web struct {
 	proxy     *httputil.ReverseProxy
 	incoming  chan net.Conn
 	closed    chan struct{}
-	once      sync.Once
+	start     func() // serves, once
+	end       func() // closes closed, once
 }
 
 const (
@@ -41,6 +42,8 @@ const (
 
 func newWeb(g *Gateway) *web {
 	w := &web{gateway: g, incoming: make(chan net.Conn), closed: make(chan struct{})}
+	w.start = sync.OnceFunc(func() { go func() { _ = w.server.Serve(listener{w}) }() })
+	w.end = sync.OnceFunc(func() { close(w.closed) })
 	w.transport = &http.Transport{
 		DialContext:        w.dial,
 		DisableCompression: true, // the answer passes as the server has sent it
@@ -107,7 +110,7 @@ func (c *webConn) Close() error {
 
 // serve serves the requests of a connection, in the background.
 func (w *web) serve(conn Conn, t target) {
-	w.once.Do(func() { go func() { _ = w.server.Serve(listener{w}) }() })
+	w.start()
 	w.gateway.open.add(conn, t)
 	c := &webConn{Conn: conn, target: t, end: sync.OnceFunc(func() { w.gateway.open.remove(conn) })}
 	select {
@@ -119,7 +122,7 @@ func (w *web) serve(conn Conn, t target) {
 }
 
 func (w *web) close() {
-	w.once.Do(func() {})
+	w.end() // also for connections that come after it
 	_ = w.server.Close()
 	w.transport.CloseIdleConnections()
 }
@@ -136,9 +139,8 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close is called once, by the server.
 func (l listener) Close() error {
-	close(l.closed)
+	l.end()
 	return nil
 }
 
