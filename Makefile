@@ -14,7 +14,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=20m
 
-.PHONY: help build quickstart test lanes kills check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
+.PHONY: help build quickstart test lanes lane kills many clients check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,23 +26,41 @@ build: ## build bin/sandboxbash, runners embedded
 quickstart: build ## build it, make the host image, and run a real job in a session
 	@./docs/quickstart.sh $(BIN)
 
-# One package at a time: they share an engine, and look at all that happens on it.
+# The packages with tests on an engine run one at a time: they share it, and look at all that
+# happens on it. The others run in parallel.
+ON_ENGINE = $(shell $(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | \
+  awk '/enginetest|dockertest|\/e2e/ {print $$1}')
+OTHERS = $(filter-out $(ON_ENGINE),$(shell $(GO) list ./...))
+
 test: build ## run every test there is, e2e included (needs an engine)
-	$(GO) test -p 1 $(TESTFLAGS) ./...
+	$(GO) test $(TESTFLAGS) $(OTHERS); first=$$?; $(GO) test -p 1 $(TESTFLAGS) $(ON_ENGINE) && exit $$first
 	cd tools/release && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
 
 lanes: build ## every check of docs/lanes.md on every engine and runtime here: make test takes the environment's alone
 	SANDBOXBASH_TEST_LANES=all $(GO) test $(TESTFLAGS) -run '^TestLanes$$' ./e2e
 
+lane: ## the same checks on one engine of today in a guest of its own, NAME=…; without NAME it lists them (needs root)
+	@e2e/lanes/lane.sh $(NAME) $(TESTFLAGS)
+
 kills: ## each attack on a kill by each way to kill: more of TestSurvivors than make test takes time for
 	SANDBOXBASH_TEST_KILLS=all $(GO) test $(TESTFLAGS) -run '^TestSurvivors$$' ./sandbox
 
+many: build ## a workspace of 100,000 files: make test takes 10,000
+	SANDBOXBASH_TEST_DIRS=100 $(GO) test $(TESTFLAGS) -run '^TestSessions$$/^many$$' ./e2e
+
+# The image is made of about 350 MB of Debian's packages. Neither is kept, unless KEEP=1 says so: then the packages stay in
+# ~/.cache/sandboxbash-test-clients and the image in the engine, until `$(CLIENTS_IMAGE) remove`.
+CLIENTS_IMAGE = sandbox/testdata/clients/image.sh
+clients: ## every client of docs/network.md in an image that has them all: make test takes those of this machine; UPDATE=1 writes the page
+	@trap '$(if $(KEEP),:,$(CLIENTS_IMAGE) remove)' EXIT; trap 'exit 1' INT TERM; \
+	SANDBOXBASH_TEST_CLIENTS=all $(GO) test $(TESTFLAGS) -run '^TestNetworkClients$$' ./sandbox $(if $(UPDATE),-args -update-clients)
+
+# go vet comes first, and so go test need not run it again. make test runs the same tests without the race detector.
 check: ## what CI runs first; needs no engine
 	@wrong=$$($(TOOL) gofumpt -l .) || exit 1; test -z "$$wrong" || { echo "not formatted (run make fmt): $$wrong"; exit 1; }
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
-	SANDBOXBASH_TEST_ENGINE=none $(GO) test -count=1 -shuffle=on ./...
-	SANDBOXBASH_TEST_ENGINE=none $(GO) test -count=1 -race ./...
+	SANDBOXBASH_TEST_ENGINE=none $(GO) test -vet=off -count=1 -shuffle=on -race ./...
 
 fmt: ## format all source as `make check` wants it
 	$(TOOL) gofumpt -w .
@@ -88,10 +106,12 @@ runner: ## build the runners again, for images/runner
 verify-runner: ## check that the committed runners are what the tree builds
 	$(EXACT) $(GO) run ./images/packrunner -out images/runner -verify
 
-cross: ## build for every host we promise
-	for os in linux darwin windows; do for arch in amd64 arm64; do \
-	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done; done
-	for os in darwin windows; do GOOS=$$os $(GO) vet ./... || exit 1; done
+# Each host is a build of the whole standard library: some minutes where nothing is cached.
+HOSTS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+cross: ## build for every host we promise, or for HOSTS
+	for host in $(HOSTS); do \
+	  GOOS=$${host%/*} GOARCH=$${host#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxbash || exit 1; done
+	for os in darwin windows; do GOOS=$$os GOARCH=amd64 $(GO) vet ./... || exit 1; done
 
 # The release program is a module of its own, so that its dependencies are not ours.
 PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64

@@ -9,6 +9,10 @@
 // The types here are those of package sandbox, which documents them. Programs that need
 // more use that package with engine/docker and images. Everything is safe for concurrent
 // use.
+//
+// Nothing here writes to the standard logger of package log, but net/http does where sessions have network rules: if a
+// server sends an answer that was not asked for, its first bytes are logged, and could hold a secret of Spec.Secrets.
+// net/http has no setting for that. Programs with such secrets direct the logger elsewhere, as with log.SetOutput.
 package sandboxbash
 
 import (

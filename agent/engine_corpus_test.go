@@ -76,11 +76,21 @@ func checkInSession(t *testing.T, sb *sandbox.Session, s *Session, id string, r 
 	if want.TextStarts != nil && *want.TextStarts == "<home>\n" {
 		*want.TextStarts = sb.Home() + "\n"
 	}
-	var updates heard
-	start := time.Now()
-	res := callRow(t, sb, s, id, r, &updates)
-	if took := time.Since(start).Milliseconds(); want.Elapsed[1] > 0 && r.Call.Assume == 0 && (took < want.Elapsed[0] || took > want.Elapsed[1]) {
-		t.Errorf("it took %d ms; want %v", took, want.Elapsed)
+	var updates *heard
+	var start time.Time
+	var res tool.Result
+	const tries = 3 // the machine may be slow in one
+	for try := 1; ; try++ {
+		updates, start = &heard{}, time.Now()
+		res = callRow(t, sb, s, id, r, updates)
+		took := time.Since(start).Milliseconds()
+		if want.Elapsed[1] == 0 || r.Call.Assume != 0 || took >= want.Elapsed[0] && took <= want.Elapsed[1] {
+			break
+		}
+		if took < want.Elapsed[0] || try == tries {
+			t.Errorf("it took %d ms; want %v", took, want.Elapsed)
+			break
+		}
 	}
 	checkText(t, res, want.Expect)
 	artifactBytes, artifactName := want.Artifact, want.ArtifactName
@@ -274,12 +284,15 @@ func TestSessionManagerCorpus(t *testing.T) {
 		"asy-041": func(t *testing.T, _ json.RawMessage) {
 			t.Helper()
 			s := open(t, "")
-			told := deliver(t, s, 1000)
+			// In the first try itself: the second would come soon after it.
+			told := &deliveries{fail: 1000, during: func(list []tool.Delivery) {
+				if err := s.acknowledgeJob(t.Context(), list[0].JobID); err != nil {
+					t.Error(err)
+				}
+			}}
+			told.start(t, s)
 			id := start(t, s, "echo done")
-			eventually(t, "a first try", func() bool { return len(told.calls()) == 1 })
-			if err := s.acknowledgeJob(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			eventually(t, "a first try", func() bool { return len(told.calls()) > 0 })
 			time.Sleep(sandbox.RetryPause(1) + sandbox.RetryJitter + 2*deliveryWindow)
 			if got := told.calls(); len(got) != 1 || !isTold(s, id) {
 				t.Errorf("tried %d times; want once", len(got))
@@ -341,7 +354,7 @@ func TestSessionManagerCorpus(t *testing.T) {
 			if isTold(s, id) {
 				t.Error("a delivery that has failed counts as made")
 			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("Close waits for the delivery"))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("Close waits for the delivery"))
 			defer cancel()
 			if err := s.Close(ctx); err != nil {
 				t.Errorf("Close() = %v; want no wait for a delivery that fails", err)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -24,15 +25,26 @@ type deliveries struct {
 	mu   sync.Mutex
 	told [][]tool.Delivery // guarded by mu; one for each call
 	fail int               // guarded by mu; how many calls fail at first
+
+	during func([]tool.Delivery) // what each call does before it returns; nil: nothing
 }
 
 func deliver(t *testing.T, s *Session, fail int) *deliveries {
 	t.Helper()
 	d := &deliveries{fail: fail}
+	d.start(t, s)
+	return d
+}
+
+func (d *deliveries) start(t *testing.T, s *Session) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.Deliveries(ctx, func(_ context.Context, list []tool.Delivery) error {
+			if d.during != nil {
+				d.during(list)
+			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.told = append(d.told, list)
@@ -49,7 +61,6 @@ func deliver(t *testing.T, s *Session, fail int) *deliveries {
 			t.Errorf("Deliveries() = %v; want it to end with its context", err)
 		}
 	})
-	return d
 }
 
 func (d *deliveries) calls() [][]tool.Delivery {
@@ -150,10 +161,10 @@ func TestSessionJobTool(t *testing.T) {
 	if len(r.JobDetails.Jobs) != 2 || r.JobDetails.Jobs[0].Status != sandbox.JobCompleted || len(updates.texts()) < 2 || strings.Join(updates.texts(), "") != "" {
 		t.Errorf("details %+v, updates %q", r.JobDetails, updates.texts())
 	}
-	// The end of ctx ends the wait and no job.
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	// The end of ctx ends the wait, which the first update is the start of, and no job.
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if r := s.Call(ctx, tool.JobName, raw(`{"poll":["bg_2"]}`), Events{}); !strings.Contains(r.Text, "## Still Running (1)") {
+	if r := s.Call(ctx, tool.JobName, raw(`{"poll":["bg_2"]}`), Events{Update: func(tool.Update) { cancel() }}); !strings.Contains(r.Text, "## Still Running (1)") {
 		t.Errorf("a wait that was given up: %q", r.Text)
 	}
 	r = jobCall(`{"cancel":["bg_2","bg_1","bg_9"]}`)
@@ -206,15 +217,18 @@ func TestSessionDeliveries(t *testing.T) {
 func TestSessionManaged(t *testing.T) {
 	t.Parallel()
 	settings := tool.DefaultSettings()
-	settings.AutoBackground, settings.ThresholdMs = true, 700
+	settings.AutoBackground = true // after a minute, which no quick command takes
 	s := openSession(t, startSandbox(t), SessionOptions{Settings: settings})
 	shows(t, s, "export A=1; echo quick", "quick\n\n\nWall time")
 	if r := call(t, s, "echo no; exit 4"); !r.IsError || !strings.HasSuffix(r.Text, "Command exited with code 4") {
 		t.Errorf("failed in time: %+v", r)
 	}
 	var updates heard
-	r := callOn(t, s, Events{Update: updates.update}, "export A=2; echo $A begins; sleep 2; echo ends")
-	if want := "2 begins\n\nBackground job bg_1 started: export A=2; echo $A begins; sleep 2; echo ends\n"; !strings.HasPrefix(r.Text, want) {
+	const slow = "export A=2; echo $A begins; until [ -e go ]; do sleep 0.05; done; echo ends"
+	s.opts.Settings.ThresholdMs = 3000
+	r := callOn(t, s, Events{Update: updates.update}, slow)
+	s.opts.Settings.ThresholdMs = settings.ThresholdMs
+	if want := "2 begins\n\nBackground job bg_1 started: " + slow + "\n"; !strings.HasPrefix(r.Text, want) {
 		t.Errorf("text %q; want %q", r.Text, want)
 	}
 	last := updates.all[len(updates.all)-1]
@@ -222,7 +236,7 @@ func TestSessionManaged(t *testing.T) {
 		t.Errorf("updates %+v; want the last of a job, the first not", updates.all)
 	}
 	// The shell's state is that of before, now and when the job has ended.
-	shows(t, s, "echo $A", "1\n")
+	shows(t, s, "echo $A; touch go", "1\n")
 	j, err := waitJob(t.Context(), s, "bg_1")
 	if err != nil || !strings.HasPrefix(j.Result, "2 begins\nends\n") {
 		t.Errorf("waitJob() = %+v, %v", j, err)
@@ -236,14 +250,15 @@ func TestSessionManaged(t *testing.T) {
 
 func TestSessionBackground(t *testing.T) {
 	t.Parallel()
-	s := openSession(t, startSandbox(t), SessionOptions{Settings: asyncSettings()})
+	sb := startSandbox(t)
+	s := openSession(t, sb, SessionOptions{Settings: asyncSettings()})
 	if err := s.Background("c1"); !errors.Is(err, ErrNoCall) {
 		t.Errorf("Background() of nothing = %v", err)
 	}
 	var updates heard
 	done := make(chan tool.Result, 1)
 	go func() {
-		done <- callOn(t, s, Events{CallID: "c1", Update: updates.update}, "echo begins; sleep 1; echo ends")
+		done <- callOn(t, s, Events{CallID: "c1", Update: updates.update}, "echo begins; until [ -e go ]; do sleep 0.05; done; echo ends")
 	}()
 	eventually(t, "output", func() bool { return len(updates.texts()) > 0 })
 	if err := s.Background("c1"); err != nil {
@@ -254,6 +269,9 @@ func TestSessionBackground(t *testing.T) {
 	}
 	if err := s.Background("c1"); !errors.Is(err, ErrNoCall) {
 		t.Errorf("Background() again = %v", err)
+	}
+	if _, err := sb.Run(t.Context(), sandbox.Command{Script: "touch go"}); err != nil {
+		t.Errorf("end the job: %v", err)
 	}
 	if j, err := waitJob(t.Context(), s, "bg_1"); err != nil || !strings.HasPrefix(j.Result, "begins\nends\n") {
 		t.Errorf("waitJob() = %+v, %v", j, err)
@@ -304,7 +322,10 @@ func TestSessionModes(t *testing.T) {
 	eventually(t, "its end in the file", func() bool {
 		return call(t, s, "cat "+file).Text == "out\nerr\n\n\n[background process failed: signal: 9 (SIGKILL)]\n"
 	})
-	noProcess(t, sb, "sleep")
+	eventually(t, "no process left", func() bool {
+		all, err := sb.Processes(t.Context())
+		return err == nil && !strings.Contains(fmt.Sprint(all), "sleep 300")
+	})
 	if len(s.Definitions()) != 1 || !strings.HasSuffix(s.Definitions()[0].Description, "<pwd>/workspace</pwd>") {
 		t.Errorf("definitions %+v", s.Definitions())
 	}

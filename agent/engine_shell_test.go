@@ -121,14 +121,18 @@ func TestSessionShellLost(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, startSandbox(t), SessionOptions{})
 	const gone = "Exported variables and functions of earlier commands are gone: "
-	for _, test := range []struct{ script, why string }{
-		{"exec true", "the command has ended the shell by exec, or set an EXIT trap of its own"},
-		{"trap 'echo bye' EXIT", "the command has ended the shell by exec, or set an EXIT trap of its own"},
-		{"kill -9 $$", "a signal ended the shell"},
-		{"exec sleep 60", "a command ran out of time"},
+	for _, test := range []struct {
+		script  string
+		timeout int // seconds
+		why     string
+	}{
+		{"exec true", 60, "the command has ended the shell by exec, or set an EXIT trap of its own"},
+		{"trap 'echo bye' EXIT", 60, "the command has ended the shell by exec, or set an EXIT trap of its own"},
+		{"kill -9 $$", 60, "a signal ended the shell"},
+		{"exec sleep 60", 1, "a command ran out of time"},
 	} {
 		shows(t, s, "export A=1", "(no output)")
-		r := call(t, s, test.script, "timeout", 1)
+		r := call(t, s, test.script, "timeout", test.timeout)
 		if r.Details.Run == nil || r.Details.Run.StateLost != test.why {
 			t.Errorf("%q: details %+v; want that the state is lost", test.script, r.Details.Run)
 		}

@@ -130,12 +130,12 @@ func (h *heard) texts() []string {
 // eventually waits for something that comes about by itself.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if is() {
 			return
 		}
 	}
-	t.Fatalf("not within 15s: %s", what)
+	t.Fatalf("not within a minute: %s", what)
 }
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }

@@ -156,7 +156,7 @@ func (s *Session) Jobs(ctx context.Context) ([]tool.Job, error) {
 			continue // for the sandbox session "" means every owner
 		}
 		done, err := s.describe(ctx, info)
-		if err != nil { // the other jobs can be shown all the same
+		if err != nil { // the other jobs can still be shown
 			done.job = tool.Job{ID: info.ID, Label: info.Label, Status: sandbox.JobFailed, Elapsed: info.Elapsed, Error: "its output cannot be read: " + err.Error()}
 		}
 		all = append(all, done.job)
@@ -194,24 +194,41 @@ func (s *Session) cancelJob(ctx context.Context, id string) (tool.Cancellation, 
 		return tool.Cancelled(id, tool.Job{}, false), nil
 	}
 	if err != nil {
-		return tool.Cancellation{}, err
+		return s.cancelUnseen(ctx, id)
 	}
 	before := j.Info()
 	if before.State == sandbox.JobRunning {
 		// Acknowledge it before it ends: its end must not be delivered.
 		if err := j.Acknowledge(ctx); err != nil {
-			return tool.Cancellation{}, err
+			return s.cancelUnseen(ctx, id)
 		}
 	}
 	after, err := j.Kill(ctx)
 	if err != nil {
 		return tool.Cancellation{}, err
 	}
-	was := tool.Job{ID: id, Status: statusOf(before)}
-	if was.Status == sandbox.JobRunning && after.State != sandbox.JobCancelled {
-		was.Status = statusOf(after) // it ended before the kill
+	return cancelled(id, statusOf(before), after), nil
+}
+
+// cancelUnseen cancels a job that the session could not be asked about, for example because
+// it has no room for another process. KillJob resets such a session.
+func (s *Session) cancelUnseen(ctx context.Context, id string) (tool.Cancellation, error) {
+	after, err := s.sandbox.KillJob(ctx, s.opts.Owner, id)
+	if err != nil {
+		return tool.Cancellation{}, err
 	}
-	return tool.Cancelled(id, was, true), nil
+	if err := s.acknowledgeJob(ctx, id); err != nil {
+		return tool.Cancellation{}, err
+	}
+	return cancelled(id, sandbox.JobRunning, after), nil
+}
+
+// cancelled is the result of a cancellation of a job with a status from before.
+func cancelled(id string, was sandbox.JobState, after sandbox.JobInfo) tool.Cancellation {
+	if was == sandbox.JobRunning && after.State != sandbox.JobCancelled {
+		was = statusOf(after) // it ended before the kill
+	}
+	return tool.Cancelled(id, tool.Job{ID: id, Status: was}, true)
 }
 
 // acknowledgeJob notes that the owner knows how a job has ended: it is not delivered

@@ -183,7 +183,7 @@ func outcomeOf(ctx context.Context, res sandbox.Result, err error) tool.Outcome 
 	o := tool.Outcome{
 		Reason: res.Reason, Code: res.Code, Signal: res.Signal, Elapsed: res.Elapsed, Output: res.Output,
 		Err: err, Aborted: aborted(ctx),
-		Run: tool.RunInfo{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS, Background: res.Left, Killed: res.Killed, Full: res.Full, Network: res.Network},
+		Run: tool.RunInfo{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS, Background: res.Left, Killed: res.Killed, Full: res.Full, Network: res.Network, Offline: res.Offline},
 	}
 	if err == nil {
 		o.Run.Receipt = res.Receipt()

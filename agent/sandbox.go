@@ -11,7 +11,7 @@ import (
 
 // sandboxSession is what a Session needs of a *sandbox.Session, which documents the
 // methods. It is an interface for tests, and because jobs are interfaces here too.
-type sandboxSession interface {
+type sandboxSession interface { //nolint:interfacebloat // it is what a Session of package sandbox does for an agent
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 	Terminal(ctx context.Context, c sandbox.Command, o sandbox.TerminalOptions) (*sandbox.Terminal, error)
 	Ask(ctx context.Context, c sandbox.Command) ([]byte, exec.Status, error)
@@ -20,6 +20,7 @@ type sandboxSession interface {
 	Deliver(ctx context.Context, owner string, hand func(context.Context, sandboxJob) error) error
 	Jobs(ctx context.Context, owner string) ([]sandbox.JobInfo, error)
 	Job(ctx context.Context, owner, id string) (sandboxJob, error)
+	KillJob(ctx context.Context, owner, id string) (sandbox.JobInfo, error)
 
 	Place(ctx context.Context, at, as string, tree sandbox.Tree) (string, error)
 	Replace(ctx context.Context, src, dir string) error

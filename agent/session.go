@@ -262,8 +262,8 @@ func (s *Session) Background(callID string) error {
 	return nil
 }
 
-// Close ends the calls that run, as the end of their contexts would, and waits for them.
-// Jobs go on. The only error is that ctx has ended first.
+// Close ends the calls that run, as the end of their contexts would, and waits for them. Jobs go
+// on. It returns an error only if ctx ends first.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -4,19 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sandboxbash/sandboxbash/network"
 )
 
 // Config is the configuration of one process. It does not change after Load.
 type Config struct {
 	File string // the file that was read; "" if none was
 
+	Color     string // "auto", "always" or "never"
 	Engine    string
 	Image     string // "": the default image
 	Profile   string
 	Network   string
 	Runtime   string
 	User      string // "UID[:GID]", or ""
+	UserName  string
 	Workspace string
+	Mounts    []string // DIR:PATH[:ro]
+	Caches    []string // NAME:PATH[:ro]
+	Cache     Cache
 	Limits    Limits
 	Session   Session
 	Keep      Keep
@@ -61,12 +68,23 @@ type Limits struct {
 	Tmp    int64 // bytes
 }
 
+// Cache holds per-call settings of the cache commands.
+type Cache struct {
+	UnusedFor time.Duration
+}
+
 // Session says how long sessions live and what is prepared for them.
 type Session struct {
-	ID    string
-	Idle  time.Duration // at least a second
-	Warm  int
-	Ahead int
+	ID   string // a reference: an id, a name or a part of one
+	Name string
+	Idle time.Duration // at least a second, or 0 for no end
+	For  time.Duration // of session keep
+	// HomeInside puts the home into the workspace.
+	HomeInside bool
+	// ImageEnv gives commands the variables of the image's ENV.
+	ImageEnv bool
+	Warm     int
+	Ahead    int
 }
 
 // Keep says which workspaces of sessions that have ended by themselves are kept.
@@ -81,11 +99,14 @@ type Keep struct {
 type Run struct {
 	Dir             string
 	Stdin           bool
+	NoStdin         bool // the command reads nothing
 	Exclusive       bool
 	Background      bool
 	BackgroundAfter time.Duration // 0: never
+	Script          string        // of --command
 	File            string
 	Preview         bool
+	Merge           bool
 }
 
 // Job holds per-call settings of the job commands.
@@ -109,12 +130,27 @@ const (
 	FromCommand From = "command" // Source is a command line for the system's shell
 )
 
+// In says where in a request a secret may be.
+type In string
+
+// Parts of a request that may hold a secret.
+const (
+	InHeader In = "header" // and nowhere else; the default
+	InQuery  In = "query"  // or in a header
+)
+
 // Secret names a value that is masked in all output.
 type Secret struct {
 	Name   string `mapstructure:"name"`
 	From   From   `mapstructure:"from"`
 	Source string `mapstructure:"source"` // never ""
 	Inject bool   `mapstructure:"inject"` // commands get the value as the variable Name
+
+	// Hosts are the requests that get the value. Commands then have a placeholder as the
+	// variable Name. HostsText holds them as they were given.
+	Hosts     []network.Rule `mapstructure:"-"`
+	HostsText []string       `mapstructure:"hosts"`
+	In        In             `mapstructure:"in"` // where it is put besides headers
 }
 
 // Output bounds a command's output.
@@ -126,6 +162,7 @@ type Output struct {
 // Report names the files that single commands are reported to; "" is none.
 type Report struct {
 	JUnit   string
+	Name    string // of the case in JUnit; "": the script's first line
 	Summary string // "auto": the file that the CI runner names
 }
 
@@ -134,6 +171,7 @@ type Build struct {
 	Base    string   // "": the Dockerfile's own
 	Args    []string // NAME=VALUE
 	Network string   // "engine" (the engine's default), "host" or "none"
+	Add     []string // tools that the image host gets
 }
 
 // Artifacts says which outputs are kept. Sizes are in bytes.
@@ -178,10 +216,10 @@ type Error struct {
 	Origin string // the flag, variable or file
 	Text   string // what is wrong
 	Hint   string // what is accepted
-	Help   Help   // what would help, if a command line has better words for it than Hint
+	Help   Help   // a hint as a code, if a command line can word it better than Hint
 }
 
-// Help is what would help, as a code: this package knows settings, not commands.
+// Help is a code for a hint that names commands, which this package does not know.
 type Help string
 
 // Helps.
@@ -212,6 +250,7 @@ func (r *reader) build(c *Config, all []Setting) (*Config, error) {
 	c.File = r.file
 	c.Engine = r.engine(c.Engine)
 	c.Workspace = r.workspace(c.Workspace)
+	c.Mounts = r.mounts(c.Mounts)
 	c.Secrets = r.secrets()
 	r.completePolicy(&c.Policy)
 	r.completeNetwork(&c.NetworkRules)
@@ -241,8 +280,9 @@ func (r *reader) validate(c *Config) {
 	positive("timeout", c.Timeout)
 	positive("grace", c.Grace)
 	positive("artifacts.retention", c.Artifacts.Retention)
-	if c.Session.Idle < time.Second {
-		r.bad("session.idle", "it must be at least 1s", "")
+	positive("network.ask-timeout", c.NetworkRules.AskTime)
+	if c.Session.Idle < time.Second && c.Session.Idle != 0 {
+		r.bad("session.idle", "it must be at least 1s, or 0 for no end", "")
 	}
 	if c.Output.Window < 1 || c.Output.Window > maxWindow {
 		r.bad("output.window", "it must be between 1 byte and 64m", "")

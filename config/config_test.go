@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,15 +57,19 @@ func TestDefaults(t *testing.T) {
 	want := &config.Config{
 		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
+		Cache:   config.Cache{UnusedFor: 30 * 24 * time.Hour},
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
 		Keep:    config.Keep{For: 24 * time.Hour, Count: 10, Disk: 10 << 30},
 		Build:   config.Build{Network: "engine"},
 		Output:  config.Output{Window: 50 << 10},
 		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
-		PTY:     config.PTY{KillKeys: "none", Size: "80x24"},
+		Color:   "auto",
+		PTY:     config.PTY{KillKeys: "none", DetachKeys: "ctrl-p,ctrl-q", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},
+		NetworkRules: config.NetworkRules{AskTime: 30 * time.Second, Limits: config.NetworkLimits{Connections: 1024, Rate: 1000, Burst: 5000, Header: 64 << 10}},
+
 		Audit: config.Audit{FileMax: 64 << 20},
 		Log:   config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{
@@ -307,6 +312,12 @@ func TestLists(t *testing.T) {
 			[]string{"LANG", "TZ"},
 			[]string{"A=\"x\"\r\n,y ", "b="},
 		},
+		{
+			"a flag with a name alone",
+			config.Source{Flags: flags(t, "--env", "LANG", "--env", "EMPTY", "--env", "A=b"), Environ: []string{"LANG=de", "EMPTY="}},
+			nil,
+			[]string{"LANG=de", "EMPTY=", "A=b"},
+		},
 		{"unset flags", config.Source{Flags: flags(t)}, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -353,7 +364,10 @@ func TestEnvironmentRules(t *testing.T) {
 		{"value in pass", config.Source{Environ: []string{"SANDBOXBASH_ENV_PASS=A=" + value}}, "Invalid bash env name: \"A\""},
 		{"bad name", config.Source{Flags: flags(t, "--env", "1A="+value)}, "Invalid bash env name: \"1A\""},
 		{"no name", config.Source{Flags: flags(t, "--env", "="+value)}, "Invalid bash env name: \"\""},
-		{"no value", config.Source{Flags: flags(t, "--env", "HOME")}, "HOME has no value"},
+		{"name alone, not set here", config.Source{Flags: flags(t, "--env", "HOME")}, "HOME is not set in this environment"},
+		{"no value, meant", config.Source{Flags: flags(t, "--env-unsafe", "HOME")}, "HOME has no value"},
+		{"secret by name alone", config.Source{Flags: flags(t, "--env", "GH_TOKEN"), Environ: []string{"GH_TOKEN=" + value}}, "secrets: [{name: GH_TOKEN, from: env, inject: true}]"},
+		{"loader by name alone", config.Source{Flags: flags(t, "--env", "LD_PRELOAD"), Environ: []string{"LD_PRELOAD=" + value}}, "with its value in env.unsafe"},
 		{"loader", config.Source{Flags: flags(t, "--env", "LD_PRELOAD="+value)}, "in env.unsafe"},
 		{"loader of a variable", config.Source{Environ: []string{"SANDBOXBASH_ENV_SET=A=b\nLD_PRELOAD=" + value}}, "env.unsafe"},
 		{"loader passed on", config.Source{Environ: []string{"SANDBOXBASH_ENV_PASS=LD_PRELOAD", "LD_PRELOAD=" + value}}, "env.unsafe"},
@@ -401,11 +415,36 @@ func TestSecrets(t *testing.T) {
 		"secrets: [{name: a.b, from: env, inject: true}]":            "a.b cannot be injected",
 		"secrets: [{name: a, from: env, value: canary-of-a-secret}]": "secrets",
 		"secrets: canary-of-a-secret":                                "secrets",
+
+		"secrets: [{name: A, from: env, hosts: [api.example.com, 'GET api.example.com/a b']}]": "A: hosts, entry 2, column 23: ",
+		"secrets: [{name: A, from: env, hosts: []}]":                                           "A has an empty list of hosts",
+		"secrets: [{name: A, from: env, hosts: ['*']}]":                                        "A: hosts, entry 1: it is every host",
+		"secrets: [{name: A, from: env, hosts: ['@github']}]":                                  "a preset is for many hosts",
+		"secrets: [{name: A, from: env, hosts: ['api.example.com:80']}]":                       "over TLS only",
+		"secrets: [{name: A, from: env, hosts: [api.example.com], inject: true}]":              "A has both inject and hosts",
+		"secrets: [{name: a.b, from: env, hosts: [api.example.com]}]":                          "a.b cannot have hosts",
+		"secrets: [{name: A, from: env, hosts: [api.example.com], in: path}]":                  `in is "path"`,
+		"secrets: [{name: A, from: env, in: query}]":                                           "A: in says where",
 	} {
 		_, err := config.Load(config.Source{File: write(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("Load(%s) = %v; want %q in it, and no value", text, err, want)
 		}
+	}
+}
+
+// A secret with hosts has the rules of its hosts, in their one form.
+func TestSecretHosts(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load(config.Source{File: write(t, `secrets:
+  - {name: GH_TOKEN, from: env, hosts: [API.GitHub.com., "POST,GET api.example.com/v1/*"], in: query}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := got.Secrets[0]
+	if want := "[api.github.com GET,POST api.example.com/v1/*]"; fmt.Sprint(one.Hosts) != want || one.In != config.InQuery {
+		t.Errorf("hosts %v in %s; want %s in query", one.Hosts, one.In, want)
 	}
 }
 

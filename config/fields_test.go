@@ -28,14 +28,18 @@ func leaves(v reflect.Value, prefix string) map[any]string {
 func TestEachFieldIsFilledOnce(t *testing.T) {
 	t.Parallel()
 	derived := []string{
-		"File",                   // the file itself
-		"Secrets",                // a list of tables
-		"Policy.Rules",           // a list of tables
-		"NetworkRules.Allow",     // what AllowText says
-		"NetworkRules.Deny",      // what DenyText says
-		"NetworkRules.AllowFrom", // where it comes from
-		"NetworkRules.DenyFrom",  // where it comes from
-		"Agent.Contract",         // policy.contract, with a default of its own
+		"File",                      // the file itself
+		"Secrets",                   // a list of tables
+		"Policy.Rules",              // a list of tables
+		"NetworkRules.Allow",        // what AllowText says
+		"NetworkRules.Deny",         // what DenyText says
+		"NetworkRules.Exclude",      // what ExcludeText says
+		"NetworkRules.Remove",       // what RemoveText says
+		"NetworkRules.Forward",      // what ForwardText says
+		"NetworkRules.AllowFrom",    // where it comes from
+		"NetworkRules.DenyFrom",     // where it comes from
+		"NetworkRules.Limits.Rules", // of the tables in network.allow
+		"Agent.Contract",            // policy.contract, with a default of its own
 	}
 	var c Config
 	fields := leaves(reflect.ValueOf(&c).Elem(), "")

@@ -38,27 +38,38 @@ type Source struct {
 // maxFile bounds a configuration file.
 const maxFile = 1 << 20 // bytes
 
-// Load reads and checks the configuration. Where the configuration itself is
-// wrong, the error joins one *Error or *UnknownKeyError for each fault.
+// Load reads and checks the configuration. If the configuration itself is wrong, the
+// error joins one *Error or *UnknownKeyError for each fault.
 func Load(src Source) (*Config, error) {
-	r, env := newReader(src), environment(src.Environ)
-	if err := r.readFile(src, env); err != nil {
+	c := &Config{}
+	r, all, err := read(src, c)
+	if err != nil {
 		return nil, err
 	}
-	c := &Config{}
+	return r.build(c, all)
+}
+
+// read reads all sources, for the settings that fill c.
+func read(src Source, c *Config) (*reader, []Setting, error) {
+	r, env := newReader(src), environment(src.Environ)
+	if err := r.readFile(src, env); err != nil {
+		return nil, nil, err
+	}
 	all := settingsOf(c)
 	for _, s := range all { // the later source counts
 		if s.Default != "" {
 			r.v.SetDefault(stored(s.Key), s.Default)
 		}
 		if text := env[s.Env()]; text != "" {
+			r.keep(s)
 			r.set(s.Key, s.split(text), s.Env())
 		}
-		if f := changed(src.Flags, s.Flag); f != nil {
+		if f := changed(src.Flags, s); f != nil {
+			r.keep(s)
 			r.set(s.Key, flagValue(f), "--"+f.Name)
 		}
 	}
-	return r.build(c, all)
+	return r, all, nil
 }
 
 // Secrets returns the secrets that a source's file lists, so that they can be masked
@@ -76,12 +87,13 @@ func Secrets(src Source) (list []Secret, file string) {
 	return list, r.file
 }
 
-// changed returns the flag of this name if it was given, else nil.
-func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
-	if flags == nil || name == "" {
+// changed returns the flag of a setting if it was given, else nil.
+func changed(flags *pflag.FlagSet, s Setting) *pflag.Flag {
+	if flags == nil || s.Flag == "" {
 		return nil
 	}
-	if f := flags.Lookup(name); f != nil && f.Changed {
+	// A command may have a switch of its own with this name, as doctor has --network.
+	if f := flags.Lookup(s.Flag); f != nil && f.Changed && (f.Value.Type() == "bool") == (s.Kind == Switch) {
 		return f
 	}
 	return nil
@@ -151,22 +163,9 @@ func UnknownVariables(environ []string) map[string]string {
 
 // readFile reads the configuration file, if there is one.
 func (r *reader) readFile(src Source, env map[string]string) error {
-	path, asked := src.File, true
-	if path == "" {
-		path = env[EnvFile]
-	}
-	if path == "" && filepath.IsAbs(src.Dir) {
-		path, asked = filepath.Join(src.Dir, "sandboxbash", "config.yaml"), false
-	}
-	if path == "" {
-		return nil
-	}
-	path, err := r.expandHome(path)
-	if err == nil {
-		path, err = filepath.Abs(path)
-	}
-	if err != nil {
-		return fmt.Errorf("configuration file: %w", err)
+	path, asked, err := r.findFile(src, env)
+	if err != nil || path == "" {
+		return err
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -191,16 +190,48 @@ func (r *reader) readFile(src Source, env map[string]string) error {
 	return r.knownKeys()
 }
 
+// Path returns the name of the file that Load reads, or would read if it existed; "" if
+// there is none.
+func Path(src Source) (string, error) {
+	path, _, err := newReader(src).findFile(src, environment(src.Environ))
+	return path, err
+}
+
+// findFile names the configuration file. It was asked for if the user has named it.
+func (r *reader) findFile(src Source, env map[string]string) (path string, asked bool, err error) {
+	path, asked = src.File, true
+	if path == "" {
+		path = env[EnvFile]
+	}
+	if path == "" && filepath.IsAbs(src.Dir) {
+		path, asked = filepath.Join(src.Dir, "sandboxbash", "config.yaml"), false
+	}
+	if path == "" {
+		return "", false, nil
+	}
+	path, err = r.expandHome(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", asked, fmt.Errorf("configuration file: %w", err)
+	}
+	return path, asked, nil
+}
+
 // UnknownKeyError reports a key in the file that belongs to no lasting setting.
 type UnknownKeyError struct {
 	Key     string
-	File    string
+	File    string // "": the key is not from a file
 	Nearest string // the key that is probably meant, or ""
 	Flag    string // if the key is that of a per-call setting, its flag; or ""
 }
 
 func (e *UnknownKeyError) Error() string {
-	text := fmt.Sprintf("%s: unknown key %s", e.File, shown(e.Key))
+	text := "unknown key " + shown(e.Key)
+	if e.File != "" {
+		text = e.File + ": " + text
+	}
 	switch {
 	case e.Flag != "":
 		text += fmt.Sprintf(" (it applies to a single call: give --%s)", e.Flag)
@@ -208,6 +239,16 @@ func (e *UnknownKeyError) Error() string {
 		text += fmt.Sprintf(" (did you mean %s?)", e.Nearest)
 	}
 	return text
+}
+
+// isTable reports whether known keys lie below a key.
+func isTable(key string, known map[string]string) bool {
+	for k := range known {
+		if strings.HasPrefix(k, key+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // knownKeys records which keys the file has, and returns an error for those that
@@ -221,9 +262,11 @@ func (r *reader) knownKeys() error {
 	slices.Sort(keys)
 	var errs []error
 	for _, key := range keys {
-		if known[key] != "" {
+		switch {
+		case known[key] != "":
 			r.from[known[key]] = r.file
-		} else {
+		case r.v.Get(key) == nil && isTable(key, known): // a heading, whose settings are comments
+		default:
 			bad := &UnknownKeyError{Key: key, File: r.file}
 			if s, ok := Lookup(key); ok { // keys of single calls are in lower case
 				bad.Flag = s.Flag

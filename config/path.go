@@ -26,6 +26,18 @@ func (r *reader) workspace(text string) string {
 	return kind + ":" + dir
 }
 
+// mounts completes the directories of mounts, each DIR:PATH[:ro].
+func (r *reader) mounts(texts []string) []string {
+	var all []string
+	for _, text := range texts {
+		if at := strings.LastIndex(strings.TrimSuffix(text, ":ro"), ":/"); at > 0 {
+			text = r.place("mounts", text[:at]) + text[at:]
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
 // engine completes the engine's address, or the path of its socket.
 func (r *reader) engine(text string) string {
 	scheme, path, ok := strings.Cut(text, "://")

@@ -24,6 +24,7 @@ var paths = []struct {
 	{"serve.token-file", "", "", "token-file", func(c *config.Config) string { return c.Serve.TokenFile }},
 	{"report.junit", "", "", "junit", func(c *config.Config) string { return c.Report.JUnit }},
 	{"report.summary", "", "", "summary", func(c *config.Config) string { return c.Report.Summary }},
+	{"mounts", "", ":/data:ro", "mount", func(c *config.Config) string { return strings.Join(c.Mounts, "|") }},
 	{"workspace", "copy:", "", "workspace", func(c *config.Config) string { return c.Workspace }},
 	{"workspace", "bind:", ":ro:at=/a", "workspace", func(c *config.Config) string { return c.Workspace }},
 }

@@ -6,6 +6,7 @@ import "time"
 type PTY struct {
 	Ask        bool
 	KillKeys   string
+	DetachKeys string
 	Unattended bool
 
 	// The rest is per call, for a terminal that outlives the call.
@@ -25,6 +26,7 @@ func ptySettings(c *Config) []Setting {
 	return []Setting{
 		{Key: "pty.ask", to: &c.PTY.Ask, PerCall: true, Flag: "pty", Kind: Switch, Default: "false", Usage: "run the command on this terminal; without a terminal, run as if --pty were not given"},
 		{Key: "pty.kill-keys", to: &c.PTY.KillKeys, Flag: "kill-keys", Default: "none", Holder: "KEYS", Usage: "keys that end the command when pressed in quick succession, such as 'esc esc' or 'ctrl-]'"},
+		{Key: "pty.detach-keys", to: &c.PTY.DetachKeys, Flag: "detach-keys", Default: "ctrl-p,ctrl-q", Holder: "KEYS", Usage: "keys that leave the terminal and let its program go on, pressed in quick succession (none: no keys)"},
 		{Key: "pty.unattended", to: &c.PTY.Unattended, Flag: "unattended", Kind: Switch, Default: "false", Usage: "set the variables that keep programs from paging, opening editors and asking questions"},
 		{Key: "pty.size", to: &c.PTY.Size, Flag: "size", Default: "80x24", Holder: "COLSxROWS", Usage: "size of the new terminal, in characters"},
 		{Key: "pty.keys", to: &c.PTY.Keys, PerCall: true, Flag: "keys", Holder: "KEYS", Usage: "keys to press after the text, such as 'enter' or 'ctrl-c up up enter'"},

@@ -28,14 +28,16 @@ type reader struct {
 	loadsCode  func(name, value string) bool
 	environ    []string
 	secretName func(string) bool
-	failed     map[string]bool // keys
+	earlier    map[string][]listed    // by key: of settings whose lists add up, those of all sources but the last
+	failed     map[string]bool        // keys
+	ruleLimits map[int]map[string]any // of the entries of network.allow in the file that are tables
 	errs       []error
 }
 
 func newReader(src Source) *reader {
 	return &reader{
 		v: viper.New(), from: map[string]string{}, home: src.Home, environ: src.Environ,
-		secretName: src.SecretName, loadsCode: src.LoadsCode, failed: map[string]bool{},
+		secretName: src.SecretName, loadsCode: src.LoadsCode, earlier: map[string][]listed{}, failed: map[string]bool{},
 	}
 }
 
@@ -43,6 +45,20 @@ func newReader(src Source) *reader {
 func (r *reader) set(key string, value any, from string) {
 	r.v.Set(stored(key), value)
 	r.from[key] = from
+}
+
+// keep remembers the list that the sources so far give a setting whose lists add up, before
+// another source sets it.
+func (r *reader) keep(s Setting) {
+	if s.adds && r.given(s.Key) {
+		r.earlier[s.Key] = append(r.earlier[s.Key], listed{r.from[s.Key], r.list(s)})
+	}
+}
+
+// listed is a list with the source that it comes from.
+type listed struct {
+	from  string
+	texts []string
 }
 
 // given reports whether the file, a variable or a flag sets the key.
@@ -248,7 +264,12 @@ var envName = sync.OnceValue(func() *regexp.Regexp {
 // validateEnv refuses variables that hold a secret or that make programs load code,
 // and appends those of env.unsafe. Its errors never repeat a value.
 func (r *reader) validateEnv(c *Config) {
-	for _, kv := range c.Env.Set {
+	set := slices.Clone(c.Env.Set)
+	for i, kv := range set {
+		if envName().MatchString(kv) {
+			set[i] = r.passed(kv)
+			continue
+		}
 		if name, value, ok := r.variable("env.set", kv); ok && r.loads(name, value) {
 			r.badWith("env.set", name+" makes programs load or run something", "if that is meant give it in env.unsafe", HelpUnsafe)
 		}
@@ -257,15 +278,14 @@ func (r *reader) validateEnv(c *Config) {
 	for _, kv := range unsafe {
 		r.variable("env.unsafe", kv)
 	}
-	c.Env.Set = append(slices.Clip(c.Env.Set), unsafe...)
+	c.Env.Set = append(slices.Clip(set), unsafe...)
 	for _, name := range c.Env.Pass {
 		switch {
 		case !envName().MatchString(name):
 			r.bad("env.pass", "Invalid bash env name: "+shownName(name), "give names only, without values")
 		case r.secretName != nil && r.secretName(name):
-			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked",
-				fmt.Sprintf("take it out and add it to the configuration file as `secrets: [{name: %s, from: env, inject: true}]`", name))
-		case r.loads(name, r.inherited(name)):
+			r.bad("env.pass", name+" looks like a secret, and secrets are never passed on unmasked", secretEntry(name))
+		case r.loadsInherited(name):
 			r.badWith("env.pass", name+" makes programs load or run something", "if that is meant give it with its value in env.unsafe", HelpValue)
 		}
 	}
@@ -276,7 +296,7 @@ func (r *reader) variable(key, kv string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(kv, "=")
 	switch {
 	case !ok && envName().MatchString(name):
-		r.bad(key, name+" has no value", "give "+name+"=VALUE, or name it in env.pass to pass this environment's value on")
+		r.bad(key, name+" has no value", "give "+name+"=VALUE")
 	case !envName().MatchString(name):
 		r.bad(key, "Invalid bash env name: "+shownName(name), "names have letters, digits and _, and begin with no digit")
 		ok = false
@@ -284,18 +304,43 @@ func (r *reader) variable(key, kv string) (name, value string, ok bool) {
 	return name, value, ok
 }
 
+// passed returns the variable of this process's environment that an entry of env.set names without a
+// value. A secret is not passed on so: env.pass refuses it too.
+func (r *reader) passed(name string) string {
+	value, ok := r.inherited(name)
+	switch {
+	case !ok:
+		r.bad("env.set", name+" is not set in this environment", "set it, or give "+name+"=VALUE")
+	case r.secretName != nil && r.secretName(name):
+		r.bad("env.set", name+" looks like a secret, and secrets are never passed on unmasked", secretEntry(name))
+	case r.loads(name, value):
+		r.badWith("env.set", name+" makes programs load or run something", "if that is meant give it with its value in env.unsafe", HelpValue)
+	}
+	return name + "=" + value
+}
+
+// secretEntry says how a secret of this environment is given to commands.
+func secretEntry(name string) string {
+	return fmt.Sprintf("take it out and add it to the configuration file as `secrets: [{name: %s, from: env, inject: true}]`", name)
+}
+
 func (r *reader) loads(name, value string) bool {
 	return r.loadsCode != nil && r.loadsCode(name, value)
 }
 
 // inherited returns the value of a variable of this process's environment.
-func (r *reader) inherited(name string) string {
+func (r *reader) inherited(name string) (value string, ok bool) {
 	for _, kv := range r.environ {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
-			return value
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+func (r *reader) loadsInherited(name string) bool {
+	value, _ := r.inherited(name)
+	return r.loads(name, value)
 }
 
 // shownName quotes a bad name, without anything after it that may be a value.
@@ -330,7 +375,7 @@ func (r *reader) listedSecrets() []Secret {
 	}
 	if err != nil {
 		// The decoder's error repeats values, so it is not shown.
-		r.badSecret("it is not understood", "give a list of {name, from: env|file|command, source, inject: true|false}, and nothing else")
+		r.badSecret("it is not understood", "give a list of {name, from: env|file|command, source, inject: true|false, hosts: [RULE], in: header|query}, and nothing else")
 		return nil
 	}
 	return list
@@ -352,6 +397,7 @@ func (r *reader) checkSecret(i int, s *Secret, seen map[string]bool) {
 	if s.Inject && !envName().MatchString(s.Name) {
 		r.badSecret(s.Name+" cannot be injected", "its name becomes a variable's: use letters, digits and _, and begin with no digit")
 	}
+	r.checkSecretHosts(s)
 	switch s.From {
 	case FromEnv:
 		if s.Source == "" {

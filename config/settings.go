@@ -47,9 +47,11 @@ type Setting struct {
 	Holder  string   // placeholder of the flag's value in help, as in "DIR"
 	Usage   string   // one line, lower case
 
+	env  string // the variable, without EnvPrefix; "" if it follows from the key
 	to   any    // points to the field of a Config that it fills; nil: a check reads it
 	path bool   // it names files or directories of this machine
 	word string // with path: the one value that is not a path; "" if there is none
+	adds bool   // of Lines: the lists of all sources count, and not the last one alone
 }
 
 // EnvPrefix is the prefix of all our environment variables.
@@ -59,8 +61,8 @@ const EnvPrefix = "SANDBOXBASH_"
 const EnvFile = EnvPrefix + "CONFIG"
 
 // Env returns the name of the setting's environment variable: SANDBOXBASH_RUN_CWD
-// for run.cwd, SANDBOXBASH_AGENT_TOOL_NAMES for agent.toolNames. It returns "" for
-// a per-call setting, which has none.
+// for run.cwd, SANDBOXBASH_AGENT_TOOL_NAMES for agent.toolNames, and SANDBOXBASH_SESSION
+// for session.id. It returns "" for a per-call setting, which has none.
 func (s Setting) Env() string {
 	if s.PerCall {
 		return ""
@@ -70,6 +72,9 @@ func (s Setting) Env() string {
 
 // variable returns the name of the setting's variable, also for a per-call setting.
 func (s Setting) variable() string {
+	if s.env != "" {
+		return EnvPrefix + s.env
+	}
 	var b strings.Builder
 	for _, r := range s.Key {
 		switch {
@@ -143,18 +148,27 @@ func sessionSettings(c *Config) []Setting {
 		{Key: "network", to: &c.Network, Flag: "network", Kind: Choice, Choices: []string{"none", "bridge"}, Default: "none", Usage: "network of the session: none, or the engine's bridge"},
 		{Key: "runtime", to: &c.Runtime, Flag: "runtime", Holder: "NAME", Usage: "OCI runtime of the engine, such as runsc (default: the engine's)"},
 		{Key: "user", to: &c.User, Flag: "user", Holder: "UID[:GID]", Usage: "numeric user and group that commands run as (default: the profile's, or the owner of a bound directory)"},
+		{Key: "user-name", to: &c.UserName, Flag: "user-name", Holder: "NAME", Usage: "name of that user in passwd, group and USER, unless the image has one for it (default: agent)"},
 		{Key: "workspace", to: &c.Workspace, Flag: "workspace", Holder: "SPEC", Default: "volume", Usage: "working directory: copy:DIR, bind:DIR[:ro][:at=PATH], or volume for an empty one"},
+		{Key: "mounts", to: &c.Mounts, Flag: "mount", Kind: Lines, Holder: "DIR:PATH[:ro]", Usage: "show the session a directory of this machine at PATH, read-only with :ro; may be repeated"},
+		{Key: "caches", to: &c.Caches, Flag: "cache", Kind: Lines, Holder: "NAME:PATH[:ro]", Usage: "give the session a cache that is kept between sessions at PATH, read-only with :ro; may be repeated"},
+		{Key: "cache.unused-for", to: &c.Cache.UnusedFor, PerCall: true, Flag: "unused-for", Kind: Duration, Default: "30d", Holder: "D", Usage: "remove caches that no session has started with for this long"},
 		{Key: "limits.memory", to: &c.Limits.Memory, Flag: "memory", Kind: Size, Holder: "SIZE", Usage: "memory of the session, including swap (default 2g)"},
 		{Key: "limits.cpus", to: &c.Limits.CPUs, Flag: "cpus", Kind: Number, Holder: "N", Usage: "processors of the session, such as 1.5 (default 2)"},
 		{Key: "limits.pids", to: &c.Limits.Pids, Flag: "pids", Kind: Count, Holder: "N", Usage: "processes and threads of the session (default 512; 4096 in profile dev)"},
-		{Key: "limits.disk", to: &c.Limits.Disk, Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "size of a workspace that is not a bind; the workspace is then kept in memory (default: no limit, on disk)"},
+		{Key: "limits.disk", to: &c.Limits.Disk, Flag: "disk", Kind: Size, Holder: "SIZE", Usage: "limit the workspace to this size, and keep it in memory; not for a bind (default: no limit, on disk)"},
 		{Key: "limits.home", to: &c.Limits.Home, Flag: "home", Kind: Size, Holder: "SIZE", Usage: "size of the home directory, kept in memory (default: a quarter of the memory, at most 512m; none in profile dev)"},
 		{Key: "limits.tmp", to: &c.Limits.Tmp, Flag: "tmp", Kind: Size, Holder: "SIZE", Usage: "size of /tmp, kept in memory (default: a quarter of the memory, at most 512m)"},
+		{Key: "host.add", to: &c.Build.Add, PerCall: true, Flag: "add", Kind: List, Holder: "TOOL,...", Usage: "tools of this machine to add"},
 		{Key: "build.base", to: &c.Build.Base, Flag: "base", Holder: "REF", Usage: "base image to build on: the Dockerfile's argument BASE"},
 		{Key: "build.args", to: &c.Build.Args, Flag: "build-arg", Kind: Lines, Holder: "NAME=VALUE", Usage: "build argument, such as http_proxy=...; may be repeated"},
 		{Key: "build.network", to: &c.Build.Network, Flag: "build-network", Kind: Choice, Choices: []string{"engine", "host", "none"}, Default: "engine", Usage: "network of the build: the engine's default, its host's, or none"},
-		{Key: "session.id", to: &c.Session.ID, Flag: "session", Holder: "ID", Usage: "id of the session, or a unique start of it"},
-		{Key: "session.idle", to: &c.Session.Idle, Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long"},
+		{Key: "session.id", to: &c.Session.ID, env: "SESSION", Flag: "session", Short: "s", Holder: "SESSION", Usage: "the session: its name or id, a unique part of one, last, or - for the one used last"},
+		{Key: "session.name", to: &c.Session.Name, PerCall: true, Flag: "name", Holder: "NAME", Usage: "name of the session: up to 63 of a-z, 0-9 and - (default: one is made up)"},
+		{Key: "session.idle", to: &c.Session.Idle, Flag: "idle", Kind: Duration, Default: "2h", Holder: "D", Usage: "end the session after it has been idle for this long (0: it does not end by itself)"},
+		{Key: "session.home-in-workspace", to: &c.Session.HomeInside, Flag: "home-in-workspace", Kind: Switch, Default: "false", Usage: "put the home into the workspace, at .home: on disk, and kept with it; diff and apply leave it out"},
+		{Key: "session.image-env", to: &c.Session.ImageEnv, Flag: "image-env", Kind: Switch, Default: "false", Usage: "give the session's commands the variables of the image's ENV, but for HOME, USER and such"},
+		{Key: "session.for", to: &c.Session.For, PerCall: true, Flag: "for", Kind: Duration, Default: "0s", Holder: "D", Usage: "keep the session for this long, as in 8h or 3d (default: until it is stopped; 0: end it as --idle of its start says)"},
 		{Key: "session.warm", to: &c.Session.Warm, Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
 		{Key: "session.ahead", to: &c.Session.Ahead, Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
 		{Key: "keep.for", to: &c.Keep.For, Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
@@ -169,18 +183,21 @@ func commandSettings(c *Config) []Setting {
 		{Key: "timeout", to: &c.Timeout, Flag: "timeout", Kind: Duration, Default: "300s", Holder: "D", Usage: "kill the command after this long"},
 		{Key: "grace", to: &c.Grace, Flag: "grace", Kind: Duration, Default: "250ms", Holder: "D", Usage: "time from SIGTERM to SIGKILL when a command is killed"},
 		{Key: "run.cwd", to: &c.Run.Dir, Flag: "cwd", Holder: "DIR", Usage: "working directory in the session (default: the workspace; relative to it)"},
-		{Key: "run.stdin", to: &c.Run.Stdin, PerCall: true, Flag: "stdin", Kind: Switch, Default: "false", Usage: "connect standard input to the command (default: the command reads nothing)"},
+		{Key: "run.stdin", to: &c.Run.Stdin, PerCall: true, Flag: "stdin", Kind: Switch, Default: "false", Usage: "give the command this standard input whatever it is (default: if it is a pipe or a file)"},
+		{Key: "run.no-stdin", to: &c.Run.NoStdin, PerCall: true, Flag: "no-stdin", Short: "n", Kind: Switch, Default: "false", Usage: "have the command read nothing"},
 		{Key: "run.exclusive", to: &c.Run.Exclusive, PerCall: true, Flag: "exclusive", Kind: Switch, Default: "false", Usage: "fail if another command is running in the session, instead of waiting"},
-		{Key: "run.background", to: &c.Run.Background, PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, pid and output file, and return"},
-		{Key: "run.background-after", to: &c.Run.BackgroundAfter, PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never)"},
-		{Key: "run.file", to: &c.Run.File, path: true, word: "-", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE; all arguments are the script's"},
-		{Key: "run.preview", to: &c.Run.Preview, PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "print the script and the last 20 lines of its output once it has ended, as an agent's user sees a call"},
+		{Key: "run.background", to: &c.Run.Background, PerCall: true, Flag: "background", Kind: Switch, Default: "false", Usage: "start the script as a job of the session, print the job's id, and return; a job has no timeout unless --timeout sets one"},
+		{Key: "run.background-after", to: &c.Run.BackgroundAfter, PerCall: true, Flag: "background-after", Kind: Duration, Default: "0s", Holder: "D", Usage: "turn the script into a job if it is still running after this long (0s: never); there is no timeout unless --timeout sets one"},
+		{Key: "run.merge", to: &c.Run.Merge, PerCall: true, Flag: "merge", Kind: Switch, Default: "false", Usage: "give the script one stream for standard output and error, and print both to standard output in the order written"},
+		{Key: "run.command", to: &c.Run.Script, PerCall: true, Flag: "command", Short: "c", Holder: "SCRIPT", Usage: "run SCRIPT; all words are its arguments, $1 and so on"},
+		{Key: "run.file", to: &c.Run.File, path: true, word: "-", PerCall: true, Flag: "file", Short: "f", Holder: "FILE", Usage: "read the script from FILE, or - from standard input; all words are its arguments"},
+		{Key: "run.preview", to: &c.Run.Preview, PerCall: true, Flag: "preview", Kind: Switch, Default: "false", Usage: "when the script has ended, print it and the last 20 lines of its output, as clients show a call to an agent's user"},
 		{Key: "job.follow", to: &c.Job.Follow, PerCall: true, Flag: "follow", Short: "f", Kind: Switch, Default: "false", Usage: "keep printing until the job has ended"},
-		{Key: "env.set", to: &c.Env.Set, Flag: "env", Short: "e", Kind: Lines, Holder: "K=V", Usage: "set an environment variable of the command; may be repeated"},
+		{Key: "env.set", to: &c.Env.Set, Flag: "env", Short: "e", Kind: Lines, Holder: "K[=V]", Usage: "set an environment variable of the command, or of all commands of a session; K alone takes the value from this environment; may be repeated"},
 		{Key: "env.unsafe", Flag: "env-unsafe", Kind: Lines, Holder: "K=V", Usage: "like --env, for variables that make programs load or run something (LD_PRELOAD, BASH_ENV, NODE_OPTIONS and such)"},
 		{Key: "env.pass", to: &c.Env.Pass, Kind: List, Usage: "names of variables of this environment to pass to commands"},
 		{Key: "json", to: &c.JSON, Flag: "json", Kind: Switch, Default: "false", Usage: "print JSON"},
-		{Key: "quiet", to: &c.Quiet, Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings and progress"},
+		{Key: "quiet", to: &c.Quiet, Flag: "quiet", Short: "q", Kind: Switch, Default: "false", Usage: "do not print notes, warnings or progress"},
 		{Key: "diff.exit-code", to: &c.ExitCode, PerCall: true, Flag: "exit-code", Kind: Switch, Default: "false", Usage: "exit with status 1 if there are differences"},
 		{Key: "rm.all", to: &c.All, PerCall: true, Flag: "all", Kind: Switch, Default: "false", Usage: "remove all of them, without naming them"},
 	}
@@ -189,7 +206,9 @@ func commandSettings(c *Config) []Setting {
 func outputSettings(c *Config) []Setting {
 	return []Setting{
 		{Key: "ci", to: &c.CI, Flag: "ci", Kind: Choice, Choices: []string{"auto", "github", "gitlab", "azure", "teamcity", "none"}, Holder: "RUNNER", Default: "auto", Usage: "CI runner whose commands are neutralised in the output; auto detects it"},
+		{Key: "color", to: &c.Color, Flag: "color", Kind: Choice, Choices: []string{"auto", "always", "never"}, Holder: "WHEN", Default: "auto", Usage: "when to show colours; auto: on a terminal, unless NO_COLOR or CLICOLOR=0 is set"},
 		{Key: "report.junit", to: &c.Report.JUnit, path: true, Flag: "junit", Holder: "FILE", Usage: "add the command as a test case to a JUnit report: its outcome, time and the end of its output"},
+		{Key: "report.junit-name", to: &c.Report.Name, Flag: "junit-name", Holder: "NAME", Usage: "name of the test case in the JUnit report (default: the script's first line)"},
 		{Key: "report.summary", to: &c.Report.Summary, path: true, word: "auto", Flag: "summary", Holder: "FILE", Usage: "append the command's outcome to FILE as Markdown; auto is GitHub's job summary"},
 		{Key: "output.limit", to: &c.Output.Limit, Flag: "output-limit", Kind: Size, Holder: "BYTES", Usage: "kill a command that writes more than this (default: no limit)"},
 		{Key: "output.window", to: &c.Output.Window, Kind: Size, Default: "50k", Usage: "how much of the end of each stream a JSON result holds"},
@@ -208,11 +227,11 @@ func outputSettings(c *Config) []Setting {
 // that their choices are those of package policy.
 func policySettings(c *Config) []Setting {
 	return []Setting{
-		{Key: "policy.contract", to: &c.Policy.Contract, Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract that a server offers (default: agent), and whose checks the policy commands apply"},
+		{Key: "policy.contract", to: &c.Policy.Contract, Flag: "contract", Kind: Choice, Choices: []string{"agent", "plain", "modes"}, Default: "modes", Usage: "tool contract: servers offer it (default: agent), and policy commands apply its checks"},
 		{Key: "policy.jsonl", to: &c.Policy.JSONL, PerCall: true, Flag: "jsonl", Kind: Switch, Default: "false", Usage: "read one JSON object per line from standard input, and answer each with one"},
 		{Key: "policy.checks", to: &c.Policy.Checks, Flag: "check", Kind: List, Choices: []string{"add", "push", "rm"}, Holder: "NAME", Usage: "safety check to apply; may be repeated (default: all three under contract modes, else none)"},
 		{Key: "policy.sets", to: &c.Policy.Sets, Flag: "set", Kind: List, Choices: []string{"git-destructive", "exec-smuggling", "env-poisoning", "decode-to-shell", "disk-destruction"}, Holder: "NAME", Usage: "additional set of safety rules to apply; may be repeated (default: none)"},
-		{Key: "policy.mode", to: &c.Policy.Mode, Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "what to do with a script whose commands cannot all be known: run it and report so, or refuse it"},
+		{Key: "policy.mode", to: &c.Policy.Mode, Flag: "policy-mode", Kind: Choice, Choices: []string{"standard", "guarded"}, Default: "standard", Usage: "if not all commands of a script can be known, standard runs it and reports so, and guarded refuses it"},
 		{Key: "policy.strict", to: &c.Policy.Strict, Kind: Switch, Default: "false", Usage: "refuse to start if an interceptor rule does not compile (default: leave it out, with a note)"},
 		{Key: "policy.interceptor", to: &c.Policy.Interceptor, Kind: Switch, Default: "false", Usage: "check scripts against the interceptor's rules; setting policy.rules turns this on too"},
 		{Key: "policy.match", to: &c.Policy.Match, Kind: Choice, Choices: []string{"whole", "segments"}, Default: "whole", Usage: "what the interceptor's rules match: the whole script, or each simple command as well"},

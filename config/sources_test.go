@@ -17,7 +17,11 @@ import (
 func other(t *testing.T, s config.Setting, dir string) []string {
 	t.Helper()
 	switch {
-	case strings.HasPrefix(s.Key, "network."):
+	case s.Key == "network.proxy":
+		return []string{"http://proxy.example:3128"}
+	case s.Key == "network.limits.header":
+		return []string{"32k"}
+	case strings.HasPrefix(s.Key, "network.") && s.Kind == config.Lines:
 		return []string{"GET,HEAD a.example/x", "b.example:22"}
 	case s.Kind == config.List && len(s.Choices) > 1:
 		return s.Choices[:2]

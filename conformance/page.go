@@ -94,19 +94,19 @@ func (c Column) cell(id string) string {
 // Page returns the report in Markdown.
 func (r Report) Page(ctx context.Context) string {
 	var b strings.Builder
-	b.WriteString("# Conformance\n\nWritten by `make conformance`. What a bash tool should do, asked of this one and of others by the same\n" +
-		"program: [how to ask another tool](../conformance/README.md).\n\n")
+	b.WriteString("# Conformance\n\nWritten by `make conformance`. One program tests what a bash tool should do, on this tool and on others:\n" +
+		"[how to test another tool](../conformance/README.md).\n\n")
 	fmt.Fprintf(&b, "- date: %s\n- machine: %s\n\n", r.Begin.UTC().Format(time.DateOnly), machine(ctx))
 	b.WriteString("| target | what it is | versions | result |\n|---|---|---|---|\n")
 	for _, c := range r.Columns {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Target.Title, oneLine(c.Target.About), oneLine(strings.Join(c.Versions, "; ")), c.sum())
 	}
-	b.WriteString("\nA scenario passes or fails as a whole. **no**: the tool offers it, and does it wrong. `–`: it does not offer it,\n" +
-		"and so has not failed; it is not available. `?`: it cannot be asked here.\n")
+	b.WriteString("\nA scenario passes or fails as a whole. **no**: the tool offers the feature, and it fails. `–`: the tool does not\n" +
+		"offer it, which does not count as a failure. `?`: it cannot be tested here.\n")
 	for _, g := range r.Groups {
 		r.table(&b, g)
 	}
-	b.WriteString("\n## What was seen\n")
+	b.WriteString("\n## Observations\n")
 	for _, c := range r.Columns {
 		r.seen(&b, c)
 	}
@@ -155,7 +155,7 @@ func (r Report) seen(b *strings.Builder, c Column) {
 		}
 	}
 	if len(order) == 0 {
-		b.WriteString("All of it passes.\n")
+		b.WriteString("All scenarios pass.\n")
 	}
 	for _, text := range order {
 		fmt.Fprintf(b, "- %s %s\n", strings.Join(details[text], ", "), text)

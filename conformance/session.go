@@ -34,12 +34,18 @@ func (tr *trial) session(ctx context.Context, name string) (string, error) {
 }
 
 // pause freezes a session. The session counts as frozen even if the tool reports an error, so that it is
-// thawed before it is stopped. Some engines cannot stop a paused container.
+// thawed before it is stopped. Some engines cannot stop a paused container. runc gives up on a freezer of cgroup v1
+// that processes are just leaving ("unable to freeze"): the tool is asked three times.
 func (tr *trial) pause(ctx context.Context, values map[string]string) error {
 	tr.mu.Lock()
 	tr.frozen[values["session"]] = true
 	tr.mu.Unlock()
-	_, err := tr.ask(ctx, tr.target.Pause, values)
+	var err error
+	for range 3 {
+		if _, err = tr.ask(ctx, tr.target.Pause, values); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
 	return err
 }
 

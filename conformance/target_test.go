@@ -106,12 +106,12 @@ func TestParseGroup(t *testing.T) {
 func TestBound(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
-	a := do(t.Context(), call{argv: []string{"sh", "-c", "trap '' INT TERM; echo x; sleep 30; sleep 30"}, bound: time.Second})
-	if !a.late || string(a.stdout) != "x\n" || time.Since(begin) > 15*time.Second {
+	a := do(t.Context(), call{argv: []string{"sh", "-c", "trap '' INT TERM; echo x; sleep 300; sleep 300"}, bound: 5 * time.Second})
+	if !a.late || string(a.stdout) != "x\n" || time.Since(begin) > time.Minute {
 		t.Errorf("do() = %+v after %v; want it late, with its output", a, time.Since(begin))
 	}
-	a = do(t.Context(), call{argv: []string{"sh", "-c", "sleep 30 & echo y; exit 4"}, bound: 20 * time.Second})
-	if a.late || a.code != 4 || string(a.stdout) != "y\n" || a.elapsed > 10*time.Second {
+	a = do(t.Context(), call{argv: []string{"sh", "-c", "sleep 90 & echo y; exit 4"}, bound: 2 * time.Minute})
+	if a.late || a.code != 4 || string(a.stdout) != "y\n" || a.elapsed > time.Minute {
 		t.Errorf("do() = %+v; want its end, even while its output is held", a)
 	}
 }

@@ -58,10 +58,8 @@ func startSession(t *testing.T, home string, flags ...string) string {
 func buildProbe(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(dir, "probe"), "./probe")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+program(t, dir, "docker", "version", "--format", "{{.Server.Arch}}"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the probe: %v\n%s", err, out)
+	if err := goBuild(dir, "./probe", "GOOS=linux", "GOARCH="+program(t, dir, "docker", "version", "--format", "{{.Server.Arch}}")); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -138,6 +140,8 @@ func evaluate(t *testing.T, text string, inputs map[string]string, session strin
 	switch {
 	case m[1] == "steps.start.outputs.session":
 		return session
+	case m[1] == "inputs.version != '' && format('{0}/sandboxbash/sandboxbash', runner.temp) || inputs.program":
+		return inputs["program"] // no test of the steps installs a release: see TestGitHubInstall
 	case m[1] == "inputs.summary == 'true' && 'auto' || ''":
 		return map[bool]string{true: "auto"}[inputs["summary"] == "true"]
 	case is && !strings.Contains(name, " "):
@@ -177,8 +181,8 @@ func TestGitHubAction(t *testing.T) {
 		{
 			"good",
 			map[string]string{
-				"script": "cat file; echo '::set-output name=a::b'; echo '##[add-path]/x'; env; mkdir d; echo made >d/out",
-				"pull":   "d taken", "junit": "junit.xml",
+				"script": "cat file; echo '::set-output name=a::b'; echo '##[add-path]/x'; env; mkdir d e; echo made >d/out; echo more >e/out",
+				"pull":   "e taken-too\nd e both\nd taken\n", "junit": "junit.xml", "junit-name": "all tests",
 			},
 			0,
 			[]string{"from the checkout", ": :set-output", "## [add-path]"},
@@ -213,7 +217,7 @@ func TestGitHubAction(t *testing.T) {
 			var log strings.Builder
 			for _, step := range a.Runs.Steps {
 				switch {
-				case step.If == "" && status != 0:
+				case step.If == "" && status != 0, step.If == "inputs.version != ''" && inputs["version"] == "":
 					continue
 				case strings.Contains(step.If, "inputs.pull != ''") && (inputs["pull"] == "" || session == ""):
 					continue
@@ -262,6 +266,63 @@ func TestGitHubAction(t *testing.T) {
 				t.Errorf("%s does not tell of one command", file)
 			}
 		})
+	}
+}
+
+// The action's installer takes the program from an archive with the right checksum, and from no other.
+func TestGitHubInstall(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("the archive of this test is for linux/amd64")
+	}
+	dir := t.TempDir()
+	name := "sandboxbash_1.2.3_linux_amd64"
+	at := filepath.Join(dir, "v1.2.3")
+	for _, d := range []string{filepath.Join(dir, name), at} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, name, "sandboxbash"), []byte("#!/bin/sh\necho the program\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(at, name+".tar.gz")
+	if out, err := exec.CommandContext(t.Context(), "tar", "-C", dir, "-czf", archive, name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(content))
+	if err := os.WriteFile(filepath.Join(at, "SHA256SUMS"), []byte(sum+"  "+name+".tar.gz\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Repeat("0", 64)
+	for i, test := range []struct {
+		version, sha256, sums string
+		status                int
+		want                  string
+	}{
+		{"1.2.3", "", sum, 0, "the program"},
+		{"v1.2.3", sum, wrong, 0, "the program"},
+		{"1.2.3", "", wrong, 1, "SHA256SUMS says " + wrong + ": it is not installed"},
+		{"1.2.3", wrong, sum, 1, "the input sha256 says " + wrong},
+		{"1.2.4", "", sum, 1, "cannot be fetched"},
+		{"latest", "", sum, 2, "is not a version"},
+		{"../1.2.3", "", sum, 2, "is not a version"},
+	} {
+		if err := os.WriteFile(filepath.Join(at, "SHA256SUMS"), []byte(test.sums+"  "+name+".tar.gz\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, fmt.Sprint("to", i))
+		cmd := exec.CommandContext(t.Context(), "bash", "../ci/github/install.sh", test.version, to)
+		cmd.Env = append(os.Environ(), "RELEASES=file://"+dir, "SHA256="+test.sha256)
+		out, _ := cmd.CombinedOutput()
+		_, missing := os.Stat(filepath.Join(to, "sandboxbash"))
+		if got := cmd.ProcessState.ExitCode(); got != test.status || !strings.Contains(string(out), test.want) || (missing == nil) != (test.status == 0) {
+			t.Errorf("install %s, sha256 %q = %d, %s; want %d and %q", test.version, test.sha256, got, out, test.status, test.want)
+		}
 	}
 }
 

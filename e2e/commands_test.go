@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,7 +40,8 @@ var past = time.Unix(1, 0)
 //	[!] asked PATTERN               the engine was asked for "METHOD PATH"
 //	[!] docker ARG...               runs docker
 //	sha256 FILE FILE|HASH           both are the same
-//	kill-process SIGNAL PATTERN     signals the processes on the host that this script started
+//	kill-process SIGNAL PATTERN     signals the processes on the host that this script started; what it kills
+//	                                has ended when it returns
 //	workdir DIR                     makes a directory that commands can write as workspace
 //	collector NAME FILE             $NAME is the address of a collector that writes what it gets to FILE
 //	old-engine NAME VERSION         $NAME is the address of an engine of that API version
@@ -167,7 +169,7 @@ func cmdNoProcesses(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(found) == 0; found = inContainers(pattern) {
+	for deadline := time.Now().Add(time.Minute); len(found) == 0; found = inContainers(pattern) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("no process matches %s", pattern)
 		}
@@ -254,6 +256,21 @@ func cmdKillProcess(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		ts.Check(process.Signal(sig))
 	}
+	for deadline := time.Now().Add(20 * time.Second); sig == syscall.SIGKILL && slices.ContainsFunc(found, process.holds); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("what was killed is still there after 20 s: %v", found)
+		}
+	}
+}
+
+// holds reports whether a process still has files and locks. A thread that was killed lets go of them at its own
+// pace, and only then has it ended.
+func (p process) holds() bool {
+	dir := fmt.Sprintf("/proc/%d/", p.PID)
+	stat, err := os.ReadFile(dir + "stat")
+	threads, _ := os.ReadDir(dir + "task") // gone: none
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && (len(threads) > 1 || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"))
 }
 
 // workspaceUser is the default user of sessions.

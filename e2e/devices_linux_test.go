@@ -45,7 +45,7 @@ func TestDevicesTaken(t *testing.T) {
 	}
 
 	change("devices.deny")
-	out, err := s.try(t.Context(), "pty", "start", id, "--", "tty; sleep 60")
+	out, err := s.try(t.Context(), "pty", "start", id, "-c", "tty; sleep 60")
 	if err == nil || !strings.Contains(err.Error(), "no greeting, but ") || !strings.Contains(err.Error(), "operation not permitted") {
 		t.Errorf("a terminal without its devices: %q, %v; want the engine's words", out, err)
 	}
@@ -53,7 +53,7 @@ func TestDevicesTaken(t *testing.T) {
 		t.Errorf("a command without a terminal prints %q; want plain", got)
 	}
 	change("devices.allow")
-	if _, err := s.try(t.Context(), "pty", "start", id, "--", "tty; sleep 60"); err != nil {
+	if _, err := s.try(t.Context(), "pty", "start", id, "-c", "tty; sleep 60"); err != nil {
 		t.Errorf("a terminal with its devices: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -104,15 +105,15 @@ func underFaults(t *testing.T, opts engines.Options, faults []engineFault) {
 // command that has lost its host. The job holds the session for longer.
 const faultIdle = "8s"
 
-// jobLines is what the job of these tests writes, in about ten seconds.
+// jobLines is what the job of these tests writes, in about ten seconds. Then it waits to be
+// told to end: without it the session would end too, while the test waits for the engine.
 const jobLines = 100
 
 func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	t.Helper()
 	l := newLedger(t, e.seat, "--idle", faultIdle)
 	job := e.run(t, "run", "--session", l.session, "--background", "--timeout", "2m",
-		fmt.Sprintf(`for i in $(seq %d); do echo line $i; sleep 0.1; done; exit 7`, jobLines))
-	job, _, _ = strings.Cut(job, " ")
+		fmt.Sprintf(`for i in $(seq %d); do echo line $i; sleep 0.1; done; until [ -e .end ]; do sleep 0.1; done; exit 7`, jobLines))
 	victim, cmd := l.start(t, fmt.Sprintf("sleep %d", fault.sleep))
 	began := time.Now()
 	if err := fault.do(t.Context(), e, l); err != nil {
@@ -133,6 +134,11 @@ func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	if err := l.goesOnSoon(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if fault.lives { // the job's end
+		if err := os.WriteFile(filepath.Join(filepath.Dir(l.file), ".end"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 	t.Logf("told %s after %s", d.reason(), time.Since(began).Round(100*time.Millisecond))
 	out, err := e.trySoon(t.Context(), "job", "wait", "--json", "--session", l.session, job)
 	if !fault.lives {
@@ -148,14 +154,14 @@ func underFault(t *testing.T, e *ownEngine, fault engineFault) {
 	for i := range jobLines {
 		fmt.Fprintf(&want, "line %d\n", i+1)
 	}
-	if got := e.run(t, "job", "output", "--session", l.session, job) + "\n"; got != want.String() {
+	if got := e.run(t, "job", "logs", "--session", l.session, job) + "\n"; got != want.String() {
 		t.Errorf("the job's output has %d lines, %d bytes; want %d bytes", strings.Count(got, "\n"), len(got), want.Len())
 	}
 }
 
 // soon is how long an engine that answers again may take until it can start processes in its
 // containers.
-const soon = 15 * time.Second
+const soon = 40 * time.Second
 
 // notYet reports whether a command was not started because of the engine.
 func (d told) notYet() bool {

@@ -257,8 +257,12 @@ func (f *faultTable) start(proxy *faultproxy.Proxy, rule faultproxy.Rule) (strin
 	}
 	// The next reap removes what could not be removed, and what was still being created when
 	// the program gave up.
-	if left := f.remain(names); len(left) > 0 {
-		if rule.Method != "DELETE" && !strings.HasPrefix(rule.Fault.String(), "hang") {
+	mayLeave, after := rule.Method == "DELETE" || strings.HasPrefix(rule.Fault.String(), "hang"), settle
+	if mayLeave {
+		after = expectedLeft
+	}
+	if left := f.remain(names, after); len(left) > 0 {
+		if !mayLeave {
 			return "failed", fmt.Errorf("it has left %v\n%w", left, err)
 		}
 		f.mu.Lock()
@@ -277,8 +281,8 @@ func (f *faultTable) plain(l *ledger) (told, error) {
 }
 
 // remain lists which of these things there are, after a while.
-func (f *faultTable) remain(names []string) []string {
-	for deadline := time.Now().Add(settle); ; time.Sleep(100 * time.Millisecond) {
+func (*faultTable) remain(names []string, after time.Duration) []string {
+	for deadline := time.Now().Add(after); ; time.Sleep(100 * time.Millisecond) {
 		left := engineThings(names)
 		if len(left) == 0 || time.Now().After(deadline) {
 			return left
@@ -314,7 +318,7 @@ func (f *faultTable) stop(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string
 	proxy.Set(rule)
 	_, err = f.seat.at(proxy.Host()).try(context.Background(), "session", "stop", id)
 	if err == nil {
-		if left := f.remain(names); len(left) > 0 {
+		if left := f.remain(names, settle); len(left) > 0 {
 			return "ok", fmt.Errorf("it said that it was stopped, and left %v", left)
 		}
 		return "ok", nil
@@ -323,7 +327,11 @@ func (f *faultTable) stop(proxy *faultproxy.Proxy, rule faultproxy.Rule) (string
 		return "", fmt.Errorf("%w; want exit status 125 or 2", err)
 	}
 	_, again := f.seat.try(context.Background(), "session", "stop", id)
-	left := f.remain(names)
+	after := settle
+	if again != nil {
+		after = expectedLeft
+	}
+	left := f.remain(names, after)
 	if again == nil && len(left) > 0 {
 		return "failed", fmt.Errorf("stopped again, it left %v", left)
 	}

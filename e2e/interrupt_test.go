@@ -20,7 +20,7 @@ func TestInterrupt(t *testing.T) {
 		says         []string // behind ready, in order
 	}{
 		{"heeds SIGINT", `trap 'echo int; exit 7' INT; trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done`, []string{"int"}},
-		{"a child heeds it", `trap 'echo term; exit' TERM; (trap 'echo child int' INT; echo ready; sleep 60; :)`, []string{"child int"}},
+		{"a child heeds it", `trap 'echo term; exit' TERM; (trap 'echo child int; exit' INT; echo ready; sleep 60; :)`, []string{"child int"}},
 		{"heeds SIGTERM alone", `trap 'echo int' INT; trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.05; done`, []string{"int", "term"}},
 		{"heeds neither", `trap 'echo int' INT; trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done`, []string{"int", "term"}},
 	} {

@@ -12,7 +12,7 @@ import (
 
 // The tools of rows E30 to E32 cannot be had everywhere, and one of them attacks the
 // machine. These are checks of our own of what they look at. They stand in for the
-// tools and are not the tools: what a new version asks is asked here when somebody
+// tools and are not the tools: what a new version asks is asked here when a person
 // adds it.
 
 // A fact is one thing that a tool finds out about a container.
@@ -125,8 +125,10 @@ func checkFacts(t *testing.T, on *laneRun, row string) {
 // which a mistake could be made.
 func checkNoSetting(t *testing.T, on *laneRun) {
 	known := []string{
-		"cpus", "disk", "help", "home", "idle", "image", "json", "memory", "network", "pids", "profile", "quiet", "runtime", "tmp", "user", "workspace",
-		"ci", "config", "engine", "log-format", "log-level", // of what is printed, and where the engine is
+		"allow", "deny", // rules for connections that leave through this process: the container has none but lo
+		"cpus", "disk", "help", "home", "idle", "image", "json", "memory", "name", "network", "pids", "profile", "quiet", "runtime", "tmp", "user", "workspace",
+		"cache", "env", "env-unsafe", "home-in-workspace", "image-env", "mount", "user-name", // directories that the user names, and texts
+		"ci", "color", "config", "engine", "log-format", "log-level", // of what is printed, and where the engine is
 	}
 	for line := range strings.Lines(on.run(t, "session", "start", "--help")) {
 		_, rest, ok := strings.Cut(line, "--")
@@ -144,6 +146,12 @@ func checkNoSetting(t *testing.T, on *laneRun) {
 		{"--workspace", "bind:/proc"},
 		{"--workspace", "bind:/var/run/docker.sock"},
 		{"--workspace", "bind:/sys"},
+		{"--mount", "/:/x"},
+		{"--mount", "/proc:/x"},
+		{"--mount", "/sys/fs/cgroup:/x"},
+		{"--mount", "/var/run:/x"},
+		{"--mount", "/var/lib/docker:/x"},
+		{"--cache", "x:/proc/x"},
 	} {
 		if id, err := on.try(t.Context(), append([]string{"session", "start"}, args...)...); err == nil {
 			t.Errorf("session start %s: session %s; want it refused", strings.Join(args, " "), id)

@@ -50,12 +50,15 @@ var resourceChecks = []laneCheck{
 	}},
 	{"R11: processor time", func(t *testing.T, on *laneRun) {
 		id := on.begin(t, "--cpus", "0.5")
+		began := time.Now()
 		out, _ := on.in(t, id, "--json", "--timeout", "3s", "for i in $(seq 16); do (while :; do :; done) & done; wait")
 		var said struct {
 			Usage struct{ CPUMs int }
 		}
-		if err := json.Unmarshal([]byte(out), &said); err != nil || said.Usage.CPUMs > 2500 || said.Usage.CPUMs == 0 {
-			t.Errorf("16 busy loops on half a processor for 3 s used %d ms (%v)", said.Usage.CPUMs, err)
+		// For 3 s that would be 1500 ms. They go on until they are killed, which takes a loaded machine a while.
+		most := max(2500, int(time.Since(began).Milliseconds())/2+500)
+		if err := json.Unmarshal([]byte(out), &said); err != nil || said.Usage.CPUMs > most || said.Usage.CPUMs == 0 {
+			t.Errorf("16 busy loops on half a processor for 3 s used %d ms; want at most %d (%v)", said.Usage.CPUMs, most, err)
 		}
 	}},
 	{"R4: files in memory", func(t *testing.T, on *laneRun) {

@@ -32,13 +32,26 @@ func lastProgram(t *testing.T) string {
 		}
 		return abs
 	}
+	dir := t.TempDir()
+	// It made sessions of the shape before, of which a host expects what their runners can report.
+	spec, err := os.ReadFile("../sandbox/spec.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shaped := strings.Replace(string(spec), "const currentShape = 2\n", "const currentShape = 1\n", 1)
+	if shaped == string(spec) {
+		t.Fatal("the shape has changed: say here which one the last runner's sessions have")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "spec.go"), []byte(shaped), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
 		path("../images/runner/runner-linux-amd64.gz"): path(lastRunner),
+		path("../sandbox/spec.go"):                     filepath.Join(dir, "spec.go"),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	file, last := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "last")
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		t.Fatal(err)
@@ -73,8 +86,8 @@ func TestLastRunner(t *testing.T) {
 	if got := sandboxbash(t, home, "session", "exec", id, "sha256sum </.sandboxbash/runner"); got != sum {
 		t.Fatalf("the session's runner is %s; want the last one, %s", got, sum)
 	}
-	oldJob, _, _ := strings.Cut(program(t, home, last, "run", "--session", id, "--background", "echo from the last; exec sleep 4951"), " ")
-	oldPTY := program(t, home, last, "pty", "start", id, "--", "echo a terminal of the last; read line; echo got $line; exec sleep 4952")
+	oldJob, _, _ := strings.Cut(program(t, home, last, "run", "--session", id, "--background", "echo from the last; exec sleep 4951"), " ") // it printed the pid, too
+	oldPTY := program(t, home, last, "pty", "start", id, "-c", "echo a terminal of the last; read line; echo got $line; exec sleep 4952")
 
 	now := func(args ...string) string { t.Helper(); return sandboxbash(t, home, args...) }
 	says := func(want string, args ...string) {
@@ -125,26 +138,26 @@ func TestLastRunner(t *testing.T) {
 	}
 
 	// Jobs, of the last program and of this one.
-	says(`(?s)from the last`, "job", "output", oldJob, "--session", id)
-	newJob, _, _ := strings.Cut(now("run", "--session", id, "--background", "echo from this one; exec sleep 4955"), " ")
+	says(`(?s)from the last`, "job", "logs", oldJob, "--session", id)
+	newJob := now("run", "--session", id, "--background", "echo from this one; exec sleep 4955")
 	for _, job := range []string{oldJob, newJob} {
 		says(`"state":"running"`, "job", "show", job, "--session", id, "--json")
-		now("job", "kill", job, "--session", id)
+		now("job", "stop", job, "--session", id)
 		says(`"state":"cancelled"`, "job", "show", job, "--session", id, "--json")
 	}
-	says(`from this one`, "job", "output", newJob, "--session", id)
+	says(`from this one`, "job", "logs", newJob, "--session", id)
 	gone("4951")
 	gone("4955")
 
 	// Terminals, of the last program and of this one.
-	newPTY := now("pty", "start", "--size", "40x8", id, "--", "echo a terminal of this one; read line; echo got $line; exec sleep 4956")
+	newPTY := now("pty", "start", "--size", "40x8", id, "-c", "echo a terminal of this one; read line; echo got $line; exec sleep 4956")
 	for _, pty := range []string{oldPTY, newPTY} {
 		says(pty, "pty", "ls")
 		says(`needs_input`, "pty", "wait", "--input", pty)
 		now("pty", "write", "--keys", "enter", pty, "typed")
 		says(`output`, "pty", "wait", "--text", "got typed", pty)
 		says(`(?s)a terminal of (the last|this one).*typed.*got typed`, "pty", "screen", "-q", pty)
-		now("pty", "end", pty)
+		now("pty", "stop", pty)
 	}
 	gone("4952")
 	gone("4956")

@@ -36,7 +36,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	id := strings.TrimSpace(string(out))
 	want := []string{"container sandboxbash-" + id, "volume sandboxbash-" + id, "volume sandboxbash-" + id + "-jobs", ": sleep 71"}
-	got := leftovers(p.created(), work)
+	got := leftovers(p.created(), work, expectedLeft)
 	if err := sleep.Wait(); err == nil {
 		t.Error("the process has ended by itself; want it killed")
 	}
@@ -48,7 +48,7 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("leftovers()[%d] = %q; want ...%q", i, got[i], want[i])
 		}
 	}
-	if got := leftovers(p.created(), work); got != nil {
+	if got := leftovers(p.created(), work, settle); got != nil {
 		t.Errorf("leftovers() after it has removed them = %q; want none", got)
 	}
 }

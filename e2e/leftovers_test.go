@@ -19,13 +19,17 @@ const scriptVariable = "E2E_SCRIPT"
 
 // settle is how long the engine has to finish what it does in the background
 // after it has answered.
-const settle = 3 * time.Second
+// It is only for a loaded machine that it is that long.
+const settle = 20 * time.Second
 
-// leftovers says what is left of things with these names on the engine and of
-// the processes that a script has started. It removes all of it.
-func leftovers(names []string, work string) []string {
+// expectedLeft is how long to look for what is expected to be left.
+const expectedLeft = 3 * time.Second
+
+// leftovers says what is left after a while of things with these names on the engine
+// and of the processes that a script has started. It removes all of it.
+func leftovers(names []string, work string, after time.Duration) []string {
 	var left []string
-	for deadline := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(after); ; time.Sleep(50 * time.Millisecond) {
 		left = append(engineThings(names), scriptProcesses(work)...)
 		if len(left) == 0 || time.Now().After(deadline) {
 			break
@@ -94,7 +98,8 @@ type process struct{ processes.Process }
 func (p process) String() string { return fmt.Sprintf("process %d: %s", p.PID, p.Command()) }
 
 // of reports whether a script started it on the host; "" stands for any script. The
-// holder of a terminal has next to no environment, and the script's directory in it.
+// holder of a terminal or of a network has next to no environment, and the script's directory
+// in it; the slash keeps script a from taking those of script a-b.
 func (p process) of(work string) bool {
 	mark := scriptVariable + "="
 	if work != "" {
@@ -103,7 +108,7 @@ func (p process) of(work string) bool {
 	if bytes.Contains(append(append([]byte{0}, p.Environ...), 0), []byte("\x00"+mark)) {
 		return true
 	}
-	return strings.Contains(p.Command(), " pty hold ") && bytes.Contains(p.Environ, []byte("XDG_STATE_HOME="+work))
+	return (strings.Contains(p.Command(), " pty hold ") || strings.Contains(p.Command(), " session hold ")) && bytes.Contains(p.Environ, []byte("XDG_STATE_HOME="+work+"/"))
 }
 
 // running lists what a filter picks of all processes but this one and zombies.

@@ -131,6 +131,38 @@ func (p *person) types(text string) {
 	}
 }
 
+// presses types keys, one soon after the other. A loaded machine may read them too far apart: if
+// nothing has come of them after a while they are typed again, until stop is called. It returns when
+// they were typed last.
+func (p *person) presses(keys []string) (stop func() time.Time) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	var began time.Time
+	go func() {
+		defer close(ended)
+		for {
+			began = time.Now()
+			for _, k := range keys {
+				if _, err := io.WriteString(p.keys, k); err != nil {
+					return
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			select {
+			case <-over:
+				return
+			case <-time.After(10 * time.Second):
+			}
+		}
+	}()
+	stop = sync.OnceValue(func() time.Time {
+		close(over)
+		<-ended
+		return began
+	})
+	p.t.Cleanup(func() { stop() }) // before the terminal is closed
+	return stop
+}
+
 // leaves waits for the end of the program, which must have that exit status and
 // leave the terminal as it was.
 func (p *person) leaves(status int) {
@@ -224,7 +256,7 @@ func says(t *testing.T, args ...string) string {
 func nothingRuns(t *testing.T, id, pattern string) {
 	t.Helper()
 	var left string
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		left = strings.TrimSpace(says(t, "session", "exec", id, `pgrep -fa "`+pattern+`" || echo none`))
 		if left == "none" {
 			return

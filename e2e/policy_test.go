@@ -176,7 +176,7 @@ func explain(t *testing.T, scripts []string) [][]explained {
 		work.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out, err := exec.CommandContext(t.Context(), filepath.Join(built, "sandboxbash"), "policy", "explain", "--json", "--", s).Output()
+			out, err := exec.CommandContext(t.Context(), filepath.Join(built, "sandboxbash"), "policy", "explain", "--json", "--contract", "modes", "--command", s).Output()
 			var answer struct{ Commands []explained }
 			if err == nil {
 				err = json.Unmarshal(out, &answer)

@@ -9,7 +9,7 @@ import (
 func TestKeptEditor(t *testing.T) {
 	t.Parallel()
 	id := newSession(t, "--workspace", "copy:"+bring(t, "vi"))
-	pty := strings.TrimSpace(says(t, "pty", "start", "--size", "60x12", id, "--", `printf 'one\ntwo\n' >notes.txt; `+useBrought+`vi -u NONE notes.txt`))
+	pty := strings.TrimSpace(says(t, "pty", "start", "--size", "60x12", id, "-c", `printf 'one\ntwo\n' >notes.txt; `+useBrought+`vi -u NONE notes.txt`))
 	said := func(want string, args ...string) {
 		t.Helper()
 		if got := says(t, args...); !strings.Contains(got, want) {
@@ -27,7 +27,7 @@ func TestKeptEditor(t *testing.T) {
 	said("", "pty", "write", "--keys", "enter", pty, ":wq")
 	said("ended", "pty", "wait", "--end", pty)
 	said("one\ntwo!\n", "session", "exec", id, "cat notes.txt")
-	said("", "pty", "end", pty)
+	said("", "pty", "stop", pty)
 	if left := says(t, "pty", "ls"); strings.Contains(left, pty) {
 		t.Errorf("pty ls behind its end:\n%s", left)
 	}

@@ -61,7 +61,7 @@ func TestPullFaults(t *testing.T) {
 					names = append(names, c.Name)
 				}
 			}
-			if left := (&faultTable{}).remain(names); len(left) > 0 {
+			if left := (&faultTable{}).remain(names, settle); len(left) > 0 {
 				t.Errorf("it has left %v", left)
 			}
 		})

@@ -8,6 +8,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -39,10 +40,8 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built = dir
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "sandboxbash"), "../cmd/sandboxbash")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the binary under test: %v\n%s", err, out)
+	if err := goBuild(dir, "../cmd/sandboxbash"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	for _, name := range []string{"GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION"} {
@@ -57,9 +56,34 @@ func testMain(m *testing.M) int {
 	return code
 }
 
+// noEngine leaves the environment's engine alone: others may be using it.
+var noEngine = os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none"
+
+// goBuild builds a program into a directory. Where SANDBOXBASH_TEST_PROGRAMS names a directory of programs, it is
+// taken from there: a guest of e2e/lanes has no Go.
+func goBuild(dir, pkg string, env ...string) error {
+	out := filepath.Join(dir, filepath.Base(pkg))
+	if from := os.Getenv("SANDBOXBASH_TEST_PROGRAMS"); from != "" {
+		program, err := os.ReadFile(filepath.Join(from, filepath.Base(pkg)))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(out, program, 0o755)
+	}
+	build := exec.Command("go", "build", "-trimpath", "-o", out, pkg)
+	build.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
 // made lists the images and volumes that are kept between sessions; nil without
 // an engine.
 func made() []string {
+	if noEngine {
+		return nil
+	}
 	var all []string
 	for _, args := range [][]string{
 		{"image", "ls", "--filter", "reference=sandboxbash/*", "--format", "{{.Repository}}:{{.Tag}}"},
@@ -103,7 +127,7 @@ var hostImage = sync.OnceValue(func() error {
 // needEngine skips where there is none on purpose, and fails in CI.
 func needEngine(t *testing.T) {
 	t.Helper()
-	if os.Getenv("SANDBOXBASH_TEST_ENGINE") == "none" {
+	if noEngine {
 		t.Skip("needs an engine, and SANDBOXBASH_TEST_ENGINE=none")
 	}
 	if err := hostImage(); err != nil {
@@ -217,6 +241,7 @@ func setup(e *testscript.Env, how mode) error {
 	e.Setenv("STATE", home+"/state")
 	e.Setenv("PATH", built+string(os.PathListSeparator)+os.Getenv("PATH"))
 	e.Setenv("SANDBOXBASH_IMAGE", "host")
+	e.Setenv("DIRS", cmp.Or(os.Getenv("SANDBOXBASH_TEST_DIRS"), "10")) // of many.txtar, a thousand files each
 	e.Setenv(scriptVariable, e.WorkDir)
 	e.Values[lastRun{}] = new(run)
 	if how == offline {
@@ -234,7 +259,7 @@ func setup(e *testscript.Env, how mode) error {
 		return errors.New("the scripts run without runScripts")
 	}
 	e.Defer(func() {
-		left := leftovers(p.created(), e.WorkDir)
+		left := leftovers(p.created(), e.WorkDir, settle)
 		p.close()
 		if len(left) > 0 && !t.Failed() {
 			t.Fatal("left behind:\n  " + strings.Join(left, "\n  "))

@@ -58,6 +58,12 @@ func server(t *testing.T, environ []string, args ...string) *served {
 	return s
 }
 
+// transport starts the server for a client. It gives it longer to end than the 5 s after which
+// the SDK sends a signal: then the end would be another one.
+func (s *served) transport() *mcp.CommandTransport {
+	return &mcp.CommandTransport{Command: s.cmd, TerminateDuration: time.Minute}
+}
+
 // sessions are the ids of the sessions that the server owns.
 func (s *served) sessions(t *testing.T) []string {
 	t.Helper()
@@ -149,7 +155,7 @@ func TestServeWarm(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); len(before) == 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		before = r.sessions(t)
 	}
-	time.Sleep(settle) // it is seen before it is ready
+	time.Sleep(10 * time.Second) // it is seen before it is ready, which cannot be seen
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"session/info"}`)
 	if line := r.until(`"id":1,`); len(before) != 1 || !strings.Contains(line, before[0]) {
 		t.Errorf("prepared were %q; the session is %s", before, line)
@@ -170,7 +176,7 @@ func TestServeLost(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
 	s := server(t, nil, "mcp")
-	c := connectMCP(t, &mcp.CommandTransport{Command: s.cmd})
+	c := connectMCP(t, s.transport())
 	c.call(t, t.Context(), "bash", map[string]any{"command": "touch here"})
 	ids := s.sessions(t)
 	if len(ids) != 1 {
@@ -211,7 +217,7 @@ func TestServeLeft(t *testing.T) {
 	}
 	for command, kept := range map[string]bool{"cat a": false, "echo more >>a": true, "rm a; echo text >a": true} {
 		s := server(t, nil, "mcp", "--workspace", "copy:"+src)
-		c := connectMCP(t, &mcp.CommandTransport{Command: s.cmd})
+		c := connectMCP(t, s.transport())
 		c.call(t, t.Context(), "bash", map[string]any{"command": command})
 		ids := s.sessions(t)
 		if len(ids) != 1 {

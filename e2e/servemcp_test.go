@@ -54,7 +54,7 @@ func TestServeMCP(t *testing.T) {
 	t.Parallel()
 	needEngine(t)
 	s := server(t, []string{"SANDBOXBASH_AGENT_ASYNC=true"}, "mcp", "--artifacts", "always")
-	c := connectMCP(t, &mcp.CommandTransport{Command: s.cmd})
+	c := connectMCP(t, s.transport())
 	if ids := s.sessions(t); len(ids) != 0 {
 		t.Errorf("before the first call there are sessions: %q", ids)
 	}
@@ -71,9 +71,17 @@ func TestServeMCP(t *testing.T) {
 	if text, r := c.call(t, t.Context(), "bash", map[string]any{"command": "echo out; exit 3"}); !strings.HasSuffix(text, "Command exited with code 3") || !r.IsError {
 		t.Errorf("exit 3: %q", text)
 	}
-	start := time.Now()
-	if text, _ := c.call(t, t.Context(), "bash", map[string]any{"command": "echo begun; sleep 4761 & sleep 4762", "timeout": 1}); text != "[Command timed out after 1 seconds]\nbegun\n" || time.Since(start) > 6*time.Second {
-		t.Errorf("a timeout: %q after %v", text, time.Since(start))
+	for try := 1; ; try++ { // the machine may be slow in one
+		start := time.Now()
+		text, _ := c.call(t, t.Context(), "bash", map[string]any{"command": "echo begun; sleep 4761 & sleep 4762", "timeout": 1})
+		took := time.Since(start)
+		if text == "[Command timed out after 1 seconds]\nbegun\n" && took > 6*time.Second && try < 3 {
+			continue
+		}
+		if text != "[Command timed out after 1 seconds]\nbegun\n" || took > 6*time.Second {
+			t.Errorf("a timeout: %q after %v", text, took)
+		}
+		break
 	}
 
 	// Progress shows the output, and cancelling kills.
@@ -122,7 +130,7 @@ func TestServeMCP(t *testing.T) {
 		t.Errorf("%s: %v", id, err)
 	}
 	other := server(t, nil, "mcp")
-	two := connectMCP(t, &mcp.CommandTransport{Command: other.cmd})
+	two := connectMCP(t, other.transport())
 	two.call(t, t.Context(), "bash", map[string]any{"command": "true"})
 	if _, err := two.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: id}); err == nil {
 		t.Errorf("another client reads %s", id)
@@ -196,7 +204,7 @@ func TestServeClients(t *testing.T) {
 			environ = append(environ, name+"="+value)
 		}
 		s := server(t, environ, c.Args[1:]...)
-		client := connectMCP(t, &mcp.CommandTransport{Command: s.cmd})
+		client := connectMCP(t, s.transport())
 		if text, r := client.call(t, t.Context(), "bash", map[string]any{"command": "echo from-a-client"}); r == nil || r.IsError || !strings.Contains(text, "from-a-client") {
 			t.Errorf("%q: %q", c.Args, text)
 		}

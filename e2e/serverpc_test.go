@@ -20,6 +20,12 @@ type rpc struct {
 
 func startRPC(t *testing.T, environ []string, args ...string) *rpc {
 	t.Helper()
+	return beginRPC(t, `{"protocol":"1","ui":true}`, environ, args...)
+}
+
+// beginRPC is startRPC for a client that describes itself.
+func beginRPC(t *testing.T, hello string, environ []string, args ...string) *rpc {
+	t.Helper()
 	r := &rpc{served: server(t, environ, append([]string{"rpc"}, args...)...), lines: make(chan string, 1000), t: t}
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
@@ -39,7 +45,7 @@ func startRPC(t *testing.T, environ []string, args ...string) *rpc {
 			r.lines <- scan.Text()
 		}
 	}()
-	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol":"1","ui":true}}`)
+	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":` + hello + `}`)
 	r.until(`"id":0,"result"`)
 	return r
 }
@@ -104,10 +110,11 @@ func TestServeRPC(t *testing.T) {
 	if line := r.until(`"id":3,`); !strings.Contains(line, `[Command timed out after 1 seconds]`) {
 		t.Error(line)
 	}
-	r.send(call(4, `{"command":"echo to-the-background; sleep 1; echo job-done"}`))
+	r.send(call(4, `{"command":"echo to-the-background; until [ -e /tmp/end-4 ]; do sleep 0.1; done; echo job-done"}`))
 	r.until(`"text":"to-the-background\n"`)
 	r.send(`{"jsonrpc":"2.0","id":5,"method":"job/background","params":{"request":4}}`)
 	r.until("Background job bg_1 started")
+	r.send(`{"jsonrpc":"2.0","id":40,"method":"bash","params":{"command":"touch /tmp/end-4"}}`)
 	if line := r.until(`"method":"job/completed"`); !strings.Contains(line, "job-done") || !strings.Contains(line, "Background job bg_1 has completed.") {
 		t.Error(line)
 	}
@@ -163,7 +170,7 @@ func TestServeRPC(t *testing.T) {
 	if second == nil {
 		t.Fatal("no session was started")
 	}
-	r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"session":"%s","name":"bash","arguments":{"command":"sleep 3; echo after-all","async":true}}}`, second[1]))
+	r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"session":"%s","name":"bash","arguments":{"command":"until [ -e /tmp/end-16 ]; do sleep 0.1; done; echo after-all","async":true}}}`, second[1]))
 	r.until(`"id":16,`)
 	r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":17,"method":"session/stop","params":{"session":"%s","release":true}}`, second[1]))
 	r.until(`"id":17,"result":{}`)
@@ -175,6 +182,7 @@ func TestServeRPC(t *testing.T) {
 	if line := r.until(`"id":1,`); !strings.Contains(line, `"held":"attached","default":true`) {
 		t.Error(line)
 	}
+	r.send(`{"jsonrpc":"2.0","id":3,"method":"bash","params":{"command":"touch /tmp/end-16"}}`)
 	if line := r.until(`"method":"job/completed"`); !strings.Contains(line, "after-all") {
 		t.Error(line)
 	}

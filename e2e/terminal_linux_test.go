@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -98,13 +99,9 @@ func TestPTYKillKeys(t *testing.T) {
 			script := fmt.Sprintf(`trap '' TERM HUP INT; setsid sleep 472%d & echo ready; sleep 472%d`, i, i)
 			p := sit(t, append(append([]string{"run", "--pty", "--session", id}, row.args...), script)...)
 			p.sees("ready")
-			began := time.Now()
-			for _, k := range row.keys {
-				p.types(k)
-				time.Sleep(50 * time.Millisecond)
-			}
+			stop := p.presses(row.keys)
 			p.leaves(130)
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(stop()); took > 5*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			nothingRuns(t, id, fmt.Sprintf("[s]leep 472%d", i))
@@ -128,7 +125,7 @@ func TestPTYKillKeys(t *testing.T) {
 			p.sees("ready")
 			for _, k := range row.keys {
 				if k == "" {
-					time.Sleep(600 * time.Millisecond)
+					time.Sleep(3 * time.Second) // far longer than the 400 ms within which it would count
 				}
 				p.types(k)
 				time.Sleep(50 * time.Millisecond)
@@ -329,19 +326,126 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	id := newSession(t)
 	p := sit(t, "session", "attach", id)
-	p.sees("$ ")
+	p.sees(":/workspace$ ") // behind the session's name
 	p.types("echo $((6*7)); stty size\r")
 	p.sees("\r42\r\n30 100\r\n")
 	p.types("(trap '' HUP; sleep 4735) & echo shell is $0\r")
 	p.sees("shell is bash")
 	p.types("exit 3\r")
 	p.leaves(3)
-	q := sit(t, "session", "attach", id, "--", `echo "$1 of $#"; exit 4`, "one", "two")
+	q := sit(t, "session", "attach", id, "-c", `echo "$1 of $#"; exit 4`, "--", "one", "two")
 	q.sees("one of 2")
 	q.leaves(4)
 	if out, err := plainly(t.Context(), "session", "attach", id).CombinedOutput(); err == nil || !strings.Contains(string(out), "not a terminal") {
 		t.Errorf("session attach without a terminal: %v, %s; want it refused", err, out)
 	}
+}
+
+// A user leaves a terminal and comes back, from another one too: with keys, by losing the
+// terminal, by the end of the program that was attached.
+func TestDetach(t *testing.T) {
+	t.Parallel()
+	id := newSession(t, "--workspace", "copy:"+bring(t, "vi"))
+	dir, err := os.MkdirTemp("", "sbx") //nolint:usetesting // short: a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	state := "XDG_RUNTIME_DIR=" + dir
+	attach := func(args ...string) *person {
+		p := newPerson(t, args...)
+		p.cmd.Env = append(p.cmd.Env, state, "SANDBOXBASH_QUIET=false")
+		p.start()
+		return p
+	}
+	p := attach("session", "attach", id)
+	p.sees("attached to ")
+	p.sees("; detach with ctrl-p ctrl-q\r\n")
+	p.sees("$ ")
+	p.types("x=kept; stty size\r")
+	p.sees("30 100")
+	p.types("\x10\x11")
+	p.sees("detached; `sandboxbash pty attach pty_")
+	p.leaves(0)
+
+	p = attach("pty", "attach")
+	p.sees("30 100\r\n") // what was there
+	p.types("echo $x\r")
+	p.sees("kept\r\n")
+	q := attach("pty", "attach") // takes over
+	q.sees("kept")
+	p.sees("another user has attached")
+	p.leaves(0)
+	q.types(useBrought + "vi -u NONE notes.txt\r")
+	q.sees("\x1b[29;1H~")
+	q.types("ihalf a line")
+	q.sees("half a line")
+	if err := q.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = q.cmd.Wait() // killed
+
+	p = attach("pty", "attach")
+	p.sees("half a line")
+	p.sees("\x1b[29;1H~") // the editor has drawn all of it again
+	p.types(" more\x1b")
+	time.Sleep(600 * time.Millisecond) // one Esc, and none soon after
+	p.types(":wq\r")
+	p.sees("notes.txt\" ")
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.sees("detached; ")
+	p.leaves(0)
+
+	p = attach("pty", "attach")
+	p.sees("notes.txt")
+	p.types("cat notes.txt; exit 3\r")
+	p.sees("half a line more\r\n")
+	p.sees("ended, exit status 3")
+	p.leaves(3)
+	p = attach("pty", "attach")
+	p.sees("there is no terminal to attach to")
+	p.leaves(2)
+
+	p = attach("session", "attach", id, "--detach-keys", "ctrl-]", "--", "sleep", "4737")
+	p.sees("detach with ctrl-]")
+	p.types("\x1d")
+	p.sees("detached; ")
+	p.leaves(0)
+	says(t, "session", "exec", id, "pgrep -f '[s]leep 4737'")
+	p = attach("pty", "attach")
+	p.sees("attached to ")
+	p.types("\x03") // now it is the program's
+	p.sees("ended by SIGINT")
+	p.leaves(130)
+	p = attach("session", "attach", id, "-e", "PS1=it's mine> ")
+	p.sees("it's mine> ")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.sees("cancelled")
+	p.leaves(130)
+	nothingRuns(t, id, "[b]ash -i")
+}
+
+// On a terminal a command's colours pass, and nothing else that is not text.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	id := newSession(t)
+	const script = `printf 'a \033[31mred\033[2J b\033]0;title\a\n'`
+	p := sit(t, "session", "exec", id, script)
+	p.sees("a \x1b[31mred b\r\n\x1b[m")
+	p.leaves(0)
+	p = newPerson(t, "session", "exec", id, script)
+	p.cmd.Env = append(p.cmd.Env, "NO_COLOR=1")
+	p.start()
+	p.sees("a red b\r\n")
+	p.leaves(0)
+	p = sit(t, "session", "ls", "-a")
+	p.sees("\x1b[1mNAME ")
+	p.sees("\x1b[32mrunning\x1b[m")
+	p.leaves(0)
 }
 
 // An editor in an attached shell does not notice that other commands of its session

@@ -2,7 +2,7 @@
 // daemon. Engine is its interface, in terms of sessions: an engine provisions a session
 // from a Shape, finds and lists sessions, opens processes in them, and resets, ends and
 // removes them. What not every engine can do is in optional interfaces: see Workspaces,
-// Limiter, Holder and Pruner. How a session comes about, with containers, volumes or pods, is the
+// Limiter, Holder, Pauser, Waiter and Pruner. How a session comes about, with containers, volumes or pods, is the
 // engine's own business.
 //
 // Package engine/docker has an Engine for Docker and Podman, and engine/enginetest has one
@@ -32,6 +32,7 @@ type Info struct {
 	Version        string   // of the engine
 	APIVersion     string   // negotiated
 	Address        string   // where it was reached, as in "unix:///var/run/docker.sock"
+	Source         string   // what named the address, or whose socket it is, as in "DOCKER_HOST" and "Podman's"; may be ""
 	OS             string   // as in "linux"
 	Arch           string   // GOARCH form, as in "amd64"
 	CPUs           int      // online on the engine's machine
@@ -53,7 +54,7 @@ type Info struct {
 	// Unheld are parts of the posture that the engine cannot give, by their names in the
 	// runner's report, as in "Seccomp". Profile strict refuses such an engine.
 	Unheld   []string
-	Warnings []string // the engine's own words about itself
+	Warnings []string // the engine's warnings about itself
 }
 
 // Survival says what of a workspace outlives a reset.
@@ -90,6 +91,7 @@ type ImageConfig struct {
 // Build is an image to build from a Dockerfile.
 type Build struct {
 	Dockerfile string // its path within the context; "" is "Dockerfile"
+	Target     string // the stage to build; "" is the last one
 	Ref        string // repo:tag to give the image; "" gives it none
 	Labels     map[string]string
 	Args       map[string]string // values of the Dockerfile's ARG
@@ -127,8 +129,8 @@ const (
 	StatusDead       Status = "dead" // it has ended, and the engine could not remove it
 )
 
-// Usage is what a running session uses at this moment, by the engine's count,
-// and what it may use. A limit of zero is none.
+// Usage is what a running session uses at this moment, by the engine's count, and what it may
+// use. A limit of zero means that there is none.
 type Usage struct {
 	Pids        int64 // processes and threads
 	PidsLimit   int64

@@ -17,7 +17,8 @@ import (
 // Optional interfaces say what else an engine can do: see Workspaces, Limiter, Cloner and
 // Mounter. Which parts of a Shape an engine can hold is in Info.
 type Engine interface {
-	// Info describes the engine.
+	// Info describes the engine. It is called often, for what does not change: an engine that has to
+	// ask another process remembers the answer.
 	Info(ctx context.Context) (Info, error)
 	// Provision makes and starts a session: the runner is its PID 1, and its workspace
 	// belongs to its account. The notes are for the owner of the session. After an error
@@ -32,7 +33,7 @@ type Engine interface {
 	// opening: the stream lives until its Close, which does not end the process.
 	// ErrNotRunning: the session has ended or is paused.
 	Open(ctx context.Context, h Handle, e Exec) (Stream, error)
-	// Sweep sends PID 1 the word to end what finished commands have left running. It must
+	// Sweep tells PID 1 to end the processes that finished commands have left running. It must
 	// work when the session can start no process any more.
 	Sweep(ctx context.Context, h Handle) error
 	// Reset ends every process of the session and starts it again. What outlives that is
@@ -77,8 +78,8 @@ const (
 	StatusStray Status = "stray" // it was kept, and its workspace has gone
 )
 
-// Confinement is what a process of a session, or a helper, is given and no more. What of
-// it is the OCI specification's is in Spec.
+// Confinement is everything that a process of a session, or a helper, is given. Spec holds what
+// the OCI specification describes.
 //
 // Of Spec these fields are read, and no others: Process.{Args,Env,Cwd,
 // Capabilities.Bounding,NoNewPrivileges,OOMScoreAdj,Rlimits}, Root.Readonly, Hostname,
@@ -96,19 +97,23 @@ type Confinement struct {
 
 // Shape is a session to provision.
 type Shape struct {
-	ID string // as ValidID wants it
+	ID string // a ValidID
 	Confinement
 	Image Image
 	// Account is the user of its commands, who owns the workspace.
 	Account   Account
 	Workspace Workspace
-	Records   string // a directory of uid 0's, absolute, on disk, that outlives a reset
+	// Mounts are what the session sees besides. A cache that does not exist is made, for the account:
+	// see Caches. The error is a *CacheError if the session cannot have one. An engine that is not a
+	// Caches is asked for none.
+	Mounts  []Mount
+	Records string // a directory of uid 0's, absolute, on disk, that outlives a reset
 	// Programs lets the engine lay a read-only copy of the image's ProgramsDir over it,
 	// where that is faster. Names lets it do so with AccountsDir, so that the account has
 	// a name.
 	Programs, Names bool
-	// Made are labels of all that is made for the session, and Draft of its workspace as
-	// well: they are what is known of a session that was cut off in the making.
+	// Made are labels of all that is made for the session, and Draft of its workspace as well:
+	// they identify a session whose making was interrupted.
 	Made, Draft map[string]string
 	// Labels are the session's. It is called once, before the session starts, with what
 	// was laid over the image.
@@ -146,7 +151,7 @@ type Account struct {
 // that holds that program alone. It has no workspace of its own, and those that it sees
 // are read-only.
 type Helper struct {
-	ID string // as ValidID wants it
+	ID string // a ValidID
 	Confinement
 	Over   []Attachment
 	Labels map[string]string
@@ -193,3 +198,30 @@ func ValidID(id string) bool {
 	u, err := uuid.Parse(id)
 	return err == nil && u.String() == id
 }
+
+// Mount is a directory that a session sees besides its workspace: one of the engine's machine, or a cache.
+type Mount struct {
+	Dir      string // of the engine's machine, absolute; "" for a cache
+	Cache    string // the cache's name, a ValidCacheName; "" for a Dir
+	Target   string // absolute
+	ReadOnly bool
+}
+
+// ValidCacheName reports whether a cache can have this name: up to 63 of a-z, 0-9, '.', '_' and '-', of which
+// the first is a letter or a digit.
+func ValidCacheName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= 63
+}
+
+// CacheError says why a session cannot have a cache. Nothing was changed.
+type CacheError struct{ Name, Reason string }
+
+func (e *CacheError) Error() string { return "cache " + e.Name + ": " + e.Reason }

@@ -31,8 +31,8 @@ const sweepTime = 2*time.Second + 250*time.Millisecond
 var (
 	ErrTimeout     = errors.New("the command has timed out")
 	ErrOutputLimit = errors.New("the command's output limit is reached")
-	// ErrInterrupt means Cancelled because the user sent SIGINT. The command gets SIGINT
-	// first, and SIGTERM a grace later.
+	// ErrInterrupt means that the user has sent SIGINT. The Reason is Cancelled. The command gets
+	// SIGINT first, and SIGTERM a grace later.
 	ErrInterrupt = errors.New("interrupted")
 )
 
@@ -75,6 +75,9 @@ type Command struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
+	// OnRunner, if not nil, is called with the pid of the runner in the session, before it
+	// starts the command. It must not block.
+	OnRunner func(pid int)
 	// OnKill, if not nil, is called when the runner is asked to kill the command. It must
 	// not block.
 	OnKill func()
@@ -226,9 +229,11 @@ type Options struct {
 	// Paused reports whether the container is paused, so that its runners cannot answer.
 	// nil means that it never is.
 	Paused func(ctx context.Context) bool
-	// Again reports whether to try again to open a runner, such as while the engine is
-	// restarted. nil means no.
-	Again func(ctx context.Context) bool
+	// Again is asked after each runner that could not be opened, with the error, whose cause is
+	// CauseEngine. It returns nil to try again, such as while the engine is restarted, or the
+	// error for the caller, whose cause it may know better. If Again is nil, nothing is tried
+	// again.
+	Again func(ctx context.Context, err *Error) *Error
 	// Openings bounds how many runners are opened at a time by all pools that share it.
 	// nil means that the pool has its own.
 	Openings *Openings

@@ -7,19 +7,20 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// feed sends the request and then the command's standard input, never more than
-// wire.StdinWindow bytes ahead of what the command reads. The window opens when the command
-// has started. A command that could not be started has therefore read nothing, and can be
-// tried again. feed does not report an error of the stream, because read does.
-func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
-	req := wire.Request{
-		Seq: run.seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
+// request returns the request to run the command.
+func (c Command) request(seq uint64) wire.Request {
+	return wire.Request{
+		Seq: seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
 		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID,
 		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c), Watch: c.Watch,
 	}
-	if r.sendRequest(req.AppendFor(r.version, nil)) != nil || c.Stdin == nil {
-		return
-	}
+}
+
+// feed sends the command's standard input, never more than wire.StdinWindow bytes ahead of
+// what the command reads. The window opens when the command has started. A command that could
+// not be started has therefore read nothing, and can be tried again. feed does not report an
+// error of the stream, because read does.
+func (r *Runner) feed(run *running, stdin io.Reader, stop <-chan struct{}) {
 	buf := make([]byte, 64<<10) // bytes; a frame of standard input
 	for {
 		for run.window.Load() < int64(len(buf)) {
@@ -29,7 +30,7 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 				return
 			}
 		}
-		n, err := c.Stdin.Read(buf)
+		n, err := stdin.Read(buf)
 		select {
 		case <-stop:
 			return
@@ -48,6 +49,7 @@ func (r *Runner) feed(run *running, c Command, stop <-chan struct{}) {
 	_ = r.sendFor(run, wire.TypeStdinEnd, nil)
 }
 
+// sendRequest sends a request in as many frames as it needs.
 func (r *Runner) sendRequest(b []byte) error {
 	for len(b) > wire.MaxPayload {
 		if err := r.send(wire.TypePart, b[:wire.MaxPayload]); err != nil {

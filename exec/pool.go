@@ -51,22 +51,28 @@ var errSlowOpen = fmt.Errorf("the engine has not started a runner in time: it ma
 //
 // A runner is in one of these states:
 //
-//	state     in open  in idle  used by                    becomes
-//	opening   no       no       take, or Fill's goroutine  busy (take), idle (Fill), gone (it failed)
-//	idle      yes      yes      the pool                   busy (take), gone (its stream ended, or unused for maxIdle)
-//	busy      yes      no       one call of Runner.Run     idle, or gone
-//	gone      no       no       none; its stream is closed
+//	state    in open  in idle  used by                    becomes
+//	opening  no       no       take, or Fill's goroutine  busy (take), idle (Fill), or gone (it failed)
+//	idle     yes      yes      none                       busy (take), or gone
+//	busy     yes      no       one call of Runner.Run     idle, or gone
+//	gone     no       no       none; its stream is closed
 //
-// A busy runner becomes gone after its command in three cases: the command has left
-// processes behind or was handed over as a job (the runner retires), the command's end is
-// unknown, or the stream has ended. Close makes all runners gone, and Run then returns an
-// error.
+// A busy runner becomes gone after its command if the command has left processes behind or was
+// handed over as a job (the runner retires), if the command's end is unknown, or if the stream
+// has ended.
 //
-// A command first acquires one unit of queue, first come, first served, and releases it when
-// it has ended. So at most maxRunners commands run at once. Then it takes an idle runner or
-// a slot of Openings, whichever it gets first; with a slot it opens a runner. It does not
-// hold the slot while the command runs. mu is held for bookkeeping only, never over I/O, and
-// no other lock is taken while it is held.
+// An idle runner becomes gone if it was unused for maxIdle, except that Ahead of them, and at least
+// one, are kept; if take finds that its stream has ended; or if any runner was silent for too long,
+// because the fault that silenced one may have reached all.
+//
+// Close makes all runners gone, and Run then returns an error.
+//
+// A command first acquires one unit of queue, or all of them if it is exclusive, and releases
+// them when it has ended. Waiting commands get their units first come, first served. So at most
+// maxRunners commands run at once, besides those of Aside, which acquire none. Then the command
+// takes an idle runner or a slot of Openings, whichever it gets first; with a slot it opens a
+// runner. It does not hold the slot while it runs. mu is held for bookkeeping only, never over
+// I/O, and no other lock is taken while it is held.
 type Pool struct {
 	opts  Options
 	queue *semaphore.Weighted // one for each command that runs
@@ -232,7 +238,7 @@ func (p *Pool) free() {
 }
 
 // openRunner opens a runner. It tries again for againTime, as long as Options.Again returns
-// true.
+// nil.
 func (p *Pool) openRunner(ctx context.Context, within time.Duration) (*Runner, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errSlowOpen)
 	defer cancel()
@@ -240,8 +246,11 @@ func (p *Pool) openRunner(ctx context.Context, within time.Duration) (*Runner, e
 	for pause := againPause; ; pause *= 2 {
 		r, err := p.openOnce(ctx)
 		e, _ := errors.AsType[*Error](err)
-		if e == nil || e.Cause != CauseEngine || time.Since(began)+pause > againTime || p.opts.Again == nil || !p.opts.Again(ctx) {
+		if e == nil || e.Cause != CauseEngine || time.Since(began)+pause > againTime || p.opts.Again == nil {
 			return r, err
+		}
+		if final := p.opts.Again(ctx, e); final != nil {
+			return nil, final
 		}
 		select {
 		case <-time.After(pause):
@@ -261,13 +270,16 @@ func (p *Pool) openOnce(ctx context.Context) (*Runner, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		r.stream.Close()
+	closed := p.closed
+	if !closed {
+		p.open[r] = struct{}{}
+		r.beaten = time.Now()
+	}
+	p.mu.Unlock()
+	if closed {
+		r.Close()
 		return nil, notStarted(CauseCancelled, "the session is closed")
 	}
-	p.open[r] = struct{}{}
-	r.beaten = time.Now()
 	return r, nil
 }
 

@@ -298,6 +298,32 @@ func TestPoolOpenFails(t *testing.T) {
 	})
 }
 
+// Again decides whether a runner that could not be opened is tried again, and what the error is otherwise.
+func TestPoolAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		opened := 0
+		p := NewPool(Options{
+			Lease: time.Minute,
+			Open: func(context.Context) (io.ReadWriteCloser, error) {
+				opened++
+				return nil, refused
+			},
+			Again: func(_ context.Context, err *Error) *Error {
+				if opened == 1 {
+					return nil
+				}
+				return &Error{Outcome: err.Outcome, Cause: CauseResources, Err: err.Err}
+			},
+		})
+		defer p.Close()
+		_, err := p.Run(t.Context(), Command{Stdout: io.Discard})
+		if e, _ := errors.AsType[*Error](err); e == nil || e.Cause != CauseResources || !errors.Is(err, refused) || opened != 2 {
+			t.Errorf("Run() = %v after %d openings; want what Again returned, after 2", err, opened)
+		}
+	})
+}
+
 // Close ends what runs, and waits for every goroutine.
 func TestPoolClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -312,6 +338,34 @@ func TestPoolClose(t *testing.T) {
 		var e *Error
 		if err := <-done; !errors.As(err, &e) || e.Outcome != Unknown {
 			t.Errorf("Run() under Close: error %v; want outcome-unknown", err)
+		}
+	})
+}
+
+// A runner whose opening ends after the pool was closed is closed too, and not used.
+func TestPoolCloseWhileOpening(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		opening, closed := make(chan struct{}), make(chan struct{})
+		p := NewPool(Options{Lease: 15 * time.Second, Open: func(context.Context) (io.ReadWriteCloser, error) {
+			close(opening)
+			<-closed
+			return newFake(t, &fakeRunner{on: echo}), nil
+		}})
+		ran := make(chan error)
+		go func() {
+			_, err := p.Run(t.Context(), Command{Script: "x", Stdout: io.Discard})
+			ran <- err
+		}()
+		<-opening
+		p.Close()
+		close(closed)
+		e, ok := errors.AsType[*Error](<-ran)
+		if !ok || e.Outcome != NotStarted || e.Cause != CauseCancelled {
+			t.Errorf("Run() in a pool that was closed = %v; want %s{%s}", e, NotStarted, CauseCancelled)
+		}
+		if st := p.Stats(); st != (PoolStats{}) {
+			t.Errorf("Stats() of a closed pool = %+v; want none", st)
 		}
 	})
 }

@@ -18,6 +18,7 @@ type Runner struct {
 	stream io.ReadWriteCloser
 	in     *wire.Reader
 
+	pid     int    // of the runner in the container; set by shake
 	version uint64 // of the protocol, as the runner speaks it; set by shake
 
 	writing sync.Mutex // one frame at a time on stream
@@ -92,7 +93,7 @@ func (r *Runner) shake(lease time.Duration) error {
 	if err := hello.Known(); err != nil {
 		return err
 	}
-	r.version = hello.Version
+	r.pid, r.version = hello.PID, hello.Version
 	return r.send(wire.TypeOpen, wire.Open{Version: hello.Version, Lease: lease}.Append(nil))
 }
 
@@ -289,43 +290,51 @@ func (run *running) take(out [2]io.Writer) (first error) {
 //
 // While a command runs there are four goroutines, which share the running struct:
 //
-//	goroutine  does                                           ends
-//	Run        waits for the end, in await and wait            by the table below
-//	read       takes the runner's frames; outlives the command when the stream ends
-//	take       writes the output to the caller's writers       when chunks is closed
-//	feed       sends the request, then the standard input      at the input's end, or at stop
+//	goroutine  does                                          ends
+//	Run        waits for the end, in await and wait          by the table below
+//	read       takes the runner's frames                     when the stream ends: it outlives the command
+//	take       writes the output to the caller's writers     when chunks is closed
+//	feed       sends the request, then the standard input    when all is sent, at stop, or if the stream fails
+//
+// The request, a Detach and a Kill are not sent by Run's own goroutine, because a stuck engine
+// may not take them, and Run must return all the same. A take that is stuck in a Write, and a
+// feed that is stuck in a Read, end when that call returns; Run does not wait for them without
+// a limit.
 //
 // read passes each chunk of output to take and waits until take has written it. This is how
 // a slow writer slows the command, and why an Exit arrives after all of the output.
 //
-//	state       event                                becomes
-//	waiting     Exit, or Failed                      ended
-//	waiting     Job.After is over, or Job.Detach     asked: Detach is sent
-//	asked       Detached with an ID                  ended: handed over
-//	asked       Detached without one                 waiting; Job.Refused is called
-//	asked       nothing for patience                 asked, and the output is abandoned
-//	(both)      the stream ends                      ended, if its end came; else unknown
-//	(both)      ctx ends                             killing: Kill is sent
-//	killing     Exit, or Failed                      ended
-//	killing     take has been stuck since the grace  killing, and the output is abandoned
-//	killing     the stream ends                      ended, if its end came; else unknown
-//	killing     grace and sweepTime are over         unknown: the kill is not confirmed
+// Run goes through these states:
 //
-// Abandoned output is read and dropped, and counted in Status.Dropped. A Runner whose
-// command ended as unknown is closed: what its process does is not known.
+//	state    event                                      becomes
+//	waiting  Job.After is over, or Job.Detach           asked; a Detach is sent
+//	asked    Detached without an ID                     waiting, and does not ask again; Job.Refused is called
+//	asked    no answer within patience                  asked; the output is abandoned
+//	both     Exit, or Failed                            ended
+//	both     Detached with an ID                        ended: handed over
+//	both     the stream ends                            unknown
+//	both     ctx ends                                   killing; a Kill is sent
+//	killing  Exit, Failed, or Detached with an ID       ended, as above
+//	killing  the grace is over, and a Write is stuck    killing; the output is abandoned
+//	killing  the stream ends                            unknown
+//	killing  the grace and sweepTime are over           unknown: the kill is not confirmed
+//
+// If Job.After is 0, the request itself asks for the hand-over, so that the answer arrives in the
+// state waiting. The grace is twice as long if the cause is ErrInterrupt. If the last frames
+// before the end of the stream hold an Exit, a Failed or a Detached, the state becomes ended.
+//
+// Ended is not yet a Status: if output is missing, or if processes have survived the kill, Run
+// returns an error with the outcome Unknown. Abandoned output is read and dropped, and counted in
+// Status.Dropped. In the state unknown Run closes the Runner, because what its process does is
+// not known.
 func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if err := ctx.Err(); err != nil {
 		return Status{}, &Error{Outcome: NotStarted, Cause: CauseCancelled, Err: context.Cause(ctx)}
 	}
-	r.seq++
-	run := &running{
-		seq: r.seq, chunks: make(chan chunk), taken: make(chan struct{}),
-		abandoned: make(chan struct{}), end: make(chan any, 1), credit: make(chan struct{}, 1),
+	if c.OnRunner != nil {
+		c.OnRunner(r.pid)
 	}
-	if c.Job != nil {
-		run.refused = make(chan wire.Detached, 1)
-	}
-	r.current.Store(run)
+	run := r.begin(c)
 	defer r.current.Store(nil)
 
 	var writeErr error
@@ -338,7 +347,9 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		r.feed(run, c, stopFeeding)
+		if err := r.sendRequest(c.request(run.seq).AppendFor(r.version, nil)); err == nil && c.Stdin != nil {
+			r.feed(run, c.Stdin, stopFeeding)
+		}
 	}()
 
 	start := time.Now()
@@ -360,6 +371,35 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	st, err := run.status(ctx, end)
+	if err != nil {
+		return Status{}, err
+	}
+	st.Elapsed, st.Dropped = elapsed, run.dropped
+	select {
+	case <-taken:
+		st.Write = writeErr
+	default:
+	}
+	return st, nil
+}
+
+// begin makes c the runner's command, to which the frames that arrive from now on belong.
+func (r *Runner) begin(c Command) *running {
+	r.seq++
+	run := &running{
+		seq: r.seq, chunks: make(chan chunk), taken: make(chan struct{}),
+		abandoned: make(chan struct{}), end: make(chan any, 1), credit: make(chan struct{}, 1),
+	}
+	if c.Job != nil {
+		run.refused = make(chan wire.Detached, 1)
+	}
+	r.current.Store(run)
+	return run
+}
+
+// status converts the end of a command, which is a wire.Exit, a wire.Detached or a wire.Failed.
+func (run *running) status(ctx context.Context, end any) (Status, error) {
 	var exit wire.Exit
 	switch end := end.(type) {
 	case wire.Exit:
@@ -381,12 +421,6 @@ func (r *Runner) Run(ctx context.Context, c Command) (Status, error) {
 	if d, ok := end.(wire.Detached); ok {
 		st.Reason, st.Handed = HandedOver, &Started{ID: d.ID, PID: d.PID}
 	}
-	st.Elapsed, st.Dropped = elapsed, run.dropped
-	select {
-	case <-taken:
-		st.Write = writeErr
-	default:
-	}
 	return st, nil
 }
 
@@ -400,7 +434,7 @@ func (run *running) abandon() {
 	}
 }
 
-// How long a writer of the caller may block once a kill and its grace are over.
+// How long a Write of the caller's may block once a kill and its grace are over.
 const (
 	stuckTaker = 50 * time.Millisecond // on one chunk
 	slowTaker  = time.Second           // on all remaining chunks
@@ -434,7 +468,7 @@ func (r *Runner) wait(ctx context.Context, run *running, c Command) (any, error)
 	if c.OnKill != nil {
 		c.OnKill()
 	}
-	kill := wire.Kill{Seq: run.seq, Grace: grace, Interrupt: errors.Is(context.Cause(ctx), ErrInterrupt)}
+	kill := wire.Kill{Seq: run.seq, Grace: grace, Interrupt: errors.Is(context.Cause(ctx), ErrInterrupt), TimedOut: errors.Is(context.Cause(ctx), ErrTimeout)}
 	if kill.Interrupt {
 		grace *= 2 // one for each of the two signals
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	slashpath "path"
 	"path/filepath"
 	"strings"
 
@@ -28,16 +29,19 @@ const BaseDir = "base"
 //go:embed base
 var embeddedBase embed.FS
 
-// BuildOptions of an image. The zero value is useful.
+// BuildOptions say how to build an image. The zero value is useful.
 type BuildOptions struct {
 	Ref     string            // what to name it; "" gives it no name
 	Args    map[string]string // values of the Dockerfile's ARG
 	Base    string            // value of its ARG BASE, a reference; "host" is the snapshot that Host makes
-	Network string            // of what it runs: "host", "none", or "" for the engine's choice
+	Note    func(text string) // is called with what a devcontainer.json asks for and does not get; may be nil
+	Network string            // of the build's commands: "host", "none", or "" for the engine's choice
 }
 
 // Build builds the directory's Dockerfile on the engine. What .dockerignore
-// excludes is not sent.
+// excludes is not sent. A directory without a Dockerfile may have a devcontainer.json, which dir may also
+// name itself: its image or Dockerfile, local features and variables make the image, and its commands
+// become the program PostCreate in it.
 func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, progress func(engine.Progress)) (engine.Image, error) {
 	name, err := optionalRef(opts.Ref)
 	if err != nil {
@@ -52,7 +56,7 @@ func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, pro
 		maps.Copy(args, opts.Args)
 		opts.Args = args
 	}
-	want := engine.Build{Ref: name, Labels: roleLabels(roleImage), Args: opts.Args, Network: opts.Network}
+	want := engine.Build{Ref: name, Labels: imageLabels(), Args: opts.Args, Network: opts.Network}
 	if dir == BaseDir {
 		want.Dockerfile = BaseDir + "/" + dockerfile
 		return r.build(ctx, "the base image", want, progress, func(w io.Writer) error {
@@ -60,10 +64,13 @@ func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, pro
 			return errors.Join(tw.AddFS(embeddedBase), tw.Close())
 		})
 	}
-	if _, err := os.Stat(filepath.Join(dir, dockerfile)); err != nil {
-		return engine.Image{}, &SourceError{fmt.Errorf("build: %s has no %s: %w", dir, dockerfile, err)}
+	if file := devcontainerOf(dir); file != "" {
+		return r.buildDevcontainer(ctx, file, opts, name, progress)
 	}
-	ignored, err := readIgnored(dir)
+	if _, err := os.Stat(filepath.Join(dir, dockerfile)); err != nil {
+		return engine.Image{}, &SourceError{fmt.Errorf("build: %s has no %s and no devcontainer.json: %w", dir, dockerfile, err)}
+	}
+	ignored, err := readIgnored(dir, dockerfile)
 	if err != nil {
 		return engine.Image{}, &SourceError{err}
 	}
@@ -73,10 +80,10 @@ func (r *Resolver) Build(ctx context.Context, dir string, opts BuildOptions, pro
 // base returns a reference in a form that a Dockerfile understands.
 func (r *Resolver) base(ctx context.Context, ref string, progress func(engine.Progress)) (string, error) {
 	t, err := parseRef(ref)
-	if err != nil || t.name != HostRef {
+	if err != nil || !isHost(t.name) {
 		return ref, err
 	}
-	img, err := r.Host(ctx, progress)
+	img, err := r.hostNamed(ctx, t.name, progress)
 	if err != nil {
 		return "", err
 	}
@@ -121,8 +128,8 @@ func optionalRef(ref string) (string, error) {
 	return makeRef(ref)
 }
 
-// readIgnored reads .dockerignore. The Dockerfile itself is always sent.
-func readIgnored(dir string) (*patternmatcher.PatternMatcher, error) {
+// readIgnored reads .dockerignore. The Dockerfile of that name is always sent.
+func readIgnored(dir, name string) (*patternmatcher.PatternMatcher, error) {
 	path := filepath.Join(dir, ".dockerignore")
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +143,7 @@ func readIgnored(dir string) (*patternmatcher.PatternMatcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	m, err := patternmatcher.New(append(patterns, "!"+dockerfile, "!.dockerignore"))
+	m, err := patternmatcher.New(append(patterns, "!"+name, "!.dockerignore"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -153,6 +160,7 @@ func writeContext(w io.Writer, dir string, ignored *patternmatcher.PatternMatche
 type contextWriter struct {
 	tw      *tar.Writer
 	dir     string
+	below   string // in the context; "" is its root
 	ignored *patternmatcher.PatternMatcher
 }
 
@@ -174,7 +182,7 @@ func (c contextWriter) visit(path string, d fs.DirEntry, err error) error {
 	case err != nil:
 		return err
 	}
-	return writeContextEntry(c.tw, path, rel, d)
+	return writeContextEntry(c.tw, path, slashpath.Join(c.below, rel), d)
 }
 
 func writeContextEntry(tw *tar.Writer, path, rel string, d fs.DirEntry) error {

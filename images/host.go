@@ -1,7 +1,9 @@
 package images
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,18 +19,20 @@ const snapshotVersion = "4"
 // HostError says why a snapshot of this machine's programs cannot be made.
 type HostError struct {
 	Reason string
+	Ref    string // of the snapshot; "" is HostRef
 
 	LoadWith string // of Options
 }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry, such as debian:stable-slim, or put one on the engine%s", HostRef, e.Reason, with(e.LoadWith))
+	return fmt.Sprintf("image %q cannot be made here: %s; use an image from a registry, such as debian:stable-slim, or put one on the engine%s", cmp.Or(e.Ref, HostRef), e.Reason, with(e.LoadWith))
 }
 
 // snapshot is this machine's programs as an image.
 type snapshot struct {
 	*tree
-	hash string // hex
+	hash  string           // hex
+	tools map[string]int64 // that were added; bytes
 }
 
 func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
@@ -38,30 +42,47 @@ func (s *snapshot) ref() string { return hostRepo + ":" + s.hash[:12] }
 // *HostError if this machine is not a linux machine of the engine's architecture, or has
 // no bash.
 func (r *Resolver) Host(ctx context.Context, progress func(engine.Progress)) (engine.Image, error) {
-	return r.images.Do(ctx, HostRef, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
-		img, err := r.host(ctx, tell)
+	return r.hostNamed(ctx, HostRef, progress)
+}
+
+// HostWith is Host for a snapshot with tools of KnownTools, the one that the reference of HostWithRef
+// names. The error is a *ToolError if a tool is not known, and a *HostError if this machine does not have it
+// where it can be taken from.
+func (r *Resolver) HostWith(ctx context.Context, tools []string, progress func(engine.Progress)) (engine.Image, error) {
+	ref, err := HostWithRef(tools)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	return r.hostNamed(ctx, ref, progress)
+}
+
+// hostNamed makes the snapshot of a reference that was parsed.
+func (r *Resolver) hostNamed(ctx context.Context, ref string, progress func(engine.Progress)) (engine.Image, error) {
+	return r.images.Do(ctx, ref, progress, func(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
+		img, err := r.host(ctx, ref, tell)
 		if bad, ok := errors.AsType[*HostError](err); ok {
-			bad.LoadWith = r.loadWith
+			bad.LoadWith, bad.Ref = r.loadWith, ref
 		}
 		return img, err
 	})
 }
 
-func (r *Resolver) host(ctx context.Context, tell func(engine.Progress)) (engine.Image, error) {
-	now := stamp()
-	if hash := r.remembered(now); hash != "" {
+func (r *Resolver) host(ctx context.Context, ref string, tell func(engine.Progress)) (engine.Image, error) {
+	tools := toolsOf(ref)
+	now := stamp(tools...)
+	if hash := r.remembered(now, tools...); hash != "" {
 		if img, err := r.snapshotImage(ctx, hash); err == nil {
 			return img, nil
 		}
 	}
 	info, err := r.engine.Info(ctx)
 	if err != nil {
-		return engine.Image{}, fmt.Errorf("image %q: %w", HostRef, err)
+		return engine.Image{}, fmt.Errorf("image %q: %w", ref, err)
 	}
 	if err := canSnapshot(runtime.GOOS, runtime.GOARCH, info); err != nil {
 		return engine.Image{}, err
 	}
-	snap, err := r.snapshot(ctx)
+	snap, err := r.snapshot(ctx, tools)
 	if err != nil {
 		return engine.Image{}, err
 	}
@@ -70,9 +91,9 @@ func (r *Resolver) host(ctx context.Context, tell func(engine.Progress)) (engine
 		img, err = r.importSnapshot(ctx, snap, tell)
 	}
 	if err != nil {
-		return engine.Image{}, fmt.Errorf("image %q: %w", HostRef, err)
+		return engine.Image{}, fmt.Errorf("image %q: %w", ref, err)
 	}
-	r.remember(now, snap.hash)
+	r.remember(now, snap.hash, tools...)
 	return img, nil
 }
 
@@ -98,6 +119,14 @@ func canSnapshot(goos, goarch string, info engine.Info) error {
 
 // importSnapshot streams the snapshot to the engine.
 func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func(engine.Progress)) (engine.Image, error) {
+	labels := map[string]string{engine.LabelRole: engine.RoleSnapshot, labelDigest: snap.hash, labelMaker: r.maker()}
+	if len(snap.tools) > 0 {
+		sizes, err := json.Marshal(snap.tools)
+		if err != nil {
+			return engine.Image{}, err
+		}
+		labels[labelTools] = string(sizes)
+	}
 	total := snap.size()
 	pr, pw := io.Pipe()
 	done := make(chan struct{})
@@ -111,7 +140,7 @@ func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func
 		Ref:    snap.ref(),
 		OS:     "linux",
 		Arch:   runtime.GOARCH,
-		Labels: map[string]string{engine.LabelRole: engine.RoleSnapshot, labelDigest: snap.hash, labelMaker: r.maker()},
+		Labels: labels,
 	})
 	pr.CloseWithError(errors.New("the engine stopped reading"))
 	<-done
@@ -121,9 +150,9 @@ func (r *Resolver) importSnapshot(ctx context.Context, snap *snapshot, tell func
 	return r.engine.Image(ctx, string(id))
 }
 
-// newSnapshot looks at this machine's programs. It reads ELF headers and package lists;
-// the files themselves are read when the snapshot is written.
-func newSnapshot(ctx context.Context) (*snapshot, error) {
+// newSnapshot looks at this machine's programs, and the tools of these names. It reads ELF headers and
+// package lists; the files themselves are read when the snapshot is written.
+func newSnapshot(ctx context.Context, tools []string) (*snapshot, error) {
 	t := newTree()
 	for _, path := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		t.add(path) // links into /usr, where it is merged
@@ -132,13 +161,17 @@ func newSnapshot(ctx context.Context) (*snapshot, error) {
 	if err := c.collect(ctx); err != nil {
 		return nil, err
 	}
+	sizes, err := c.addTools(ctx, tools)
+	if err != nil {
+		return nil, err
+	}
 	synthesise(t)
 	if archive := localeArchive(ctx, t); archive != nil {
 		t.make(localeArchivePath, 0o644, string(archive))
 	}
 	t.make(ldCachePath, 0o644, string(ldCache(runtime.GOARCH, t.libraries(runtime.GOARCH))))
 	t.shorten(engine.ProgramsDir)
-	return &snapshot{tree: t, hash: t.digest(snapshotVersion)}, nil
+	return &snapshot{tree: t, hash: t.digest(snapshotVersion), tools: sizes}, nil
 }
 
 // The accounts of a snapshot. None of this machine's are in it.

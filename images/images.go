@@ -5,8 +5,8 @@
 // for: Load reads an archive, Build builds a directory with a Dockerfile, and Host makes a
 // snapshot of this machine's own programs, which needs neither a registry nor a network.
 //
-// The package also has the runner, which an engine puts into every session. An image
-// decides what is in a root file system, never what is run.
+// The package also embeds the runner, which an engine puts into every session. An image
+// determines the files of a session, never the program that its engine runs.
 package images
 
 import (
@@ -25,7 +25,8 @@ import (
 // DefaultRef is the image that is used if none is configured.
 const DefaultRef = "debian:stable-slim"
 
-// HostRef is the reference of the snapshot of this machine's own programs.
+// HostRef is the reference of the snapshot of this machine's own programs. With tools (see HostWith) it is
+// HostRef and each of their names behind a +, as in "host+gcc+go".
 const HostRef = "host"
 
 // hostRepo is the repository of snapshots.
@@ -39,12 +40,13 @@ const (
 	roleImage = "image" // loaded or built
 )
 
-func roleLabels(role string) map[string]string { return map[string]string{engine.LabelRole: role} }
+func imageLabels() map[string]string { return map[string]string{engine.LabelRole: roleImage} }
 
 // Engine is what this package needs of an engine: it stores images.
 type Engine interface {
 	Info(ctx context.Context) (engine.Info, error)
-	// Image finds an image by reference or ID. ErrNotFound: the engine lacks it.
+	// Image finds an image by reference or ID. The error wraps engine.ErrNotFound if the
+	// engine does not have it.
 	Image(ctx context.Context, ref string) (engine.Image, error)
 	Images(ctx context.Context) ([]engine.Image, error)
 	// ImagesLabelled lists the images with all these labels.
@@ -69,8 +71,8 @@ type Options struct {
 	// Cache is a directory in which Host remembers which snapshot this machine's
 	// programs make. It is created when needed. If it is "", Host looks each time.
 	Cache string
-	// LoadWith says how an image is put on the engine, such as "`docker load`". Errors say it
-	// to those who lack an image; "" leaves it out.
+	// LoadWith says how an image is put on the engine, such as "`docker load`". Errors
+	// suggest it if an image is missing; "" leaves it out.
 	LoadWith string
 }
 
@@ -81,7 +83,7 @@ type Resolver struct {
 	fallback string // the reference of ResolveDefault
 	cache    string // directory, or ""
 	loadWith string // for errors
-	snapshot func(ctx context.Context) (*snapshot, error)
+	snapshot func(ctx context.Context, tools []string) (*snapshot, error)
 
 	maxUnpacked int64 // bytes; see the constant
 
@@ -112,7 +114,7 @@ func (e *InvalidRefError) Error() string {
 	return fmt.Sprintf("image %q is not a valid reference: %s (give NAME[:TAG], NAME@DIGEST, an image ID or %q)", e.Ref, e.Reason, HostRef)
 }
 
-// Is makes it an engine.ErrImage.
+// Is reports whether target is engine.ErrImage.
 func (*InvalidRefError) Is(target error) bool { return target == engine.ErrImage }
 
 // target is a parsed reference: a name or an image ID.
@@ -124,8 +126,9 @@ type target struct {
 // parseRef parses a reference as strictly as the engine does. A name without a tag or
 // digest means its tag "latest".
 func parseRef(ref string) (target, error) {
-	if ref == HostRef {
-		return target{name: ref}, nil
+	if isHost(ref) {
+		name, err := HostWithRef(toolsOf(ref))
+		return target{name: name}, err
 	}
 	if isImageID(ref) {
 		return target{name: ref, byID: true}, nil
@@ -161,7 +164,7 @@ func makeRef(ref string) (string, error) {
 		return "", err
 	}
 	switch {
-	case t.byID || t.name == HostRef || strings.Contains(t.name, "@"):
+	case t.byID || isHost(t.name) || strings.Contains(t.name, "@"):
 		return "", &InvalidRefError{Ref: ref, Reason: "an image can only be given a NAME[:TAG]"}
 	case reserved(t.name):
 		return "", &InvalidRefError{Ref: ref, Reason: "the name is reserved for images that sandboxbash makes itself"}

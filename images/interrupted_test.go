@@ -131,7 +131,7 @@ func contextOf(t *testing.T, files map[string]string) ([]string, error) {
 		all[name] = []byte(content)
 	}
 	dir := writeAll(t, all)
-	ignored, err := readIgnored(dir)
+	ignored, err := readIgnored(dir, dockerfile)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func TestContextEntries(t *testing.T) {
 func TestUnreadableContext(t *testing.T) {
 	t.Parallel()
 	dir := writeAll(t, map[string][]byte{".dockerignore": []byte("secret\n"), "secret/key": nil, "other/x": nil})
-	ignored, err := readIgnored(dir)
+	ignored, err := readIgnored(dir, dockerfile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +337,8 @@ func TestSnapshotOfChangedFiles(t *testing.T) {
 			eng.Facts.Arch = runtime.GOARCH
 			r := resolver(t, eng)
 			r.cache = t.TempDir()
-			r.snapshot = func(context.Context) (*snapshot, error) { return snap, nil }
-			_, err := r.host(t.Context(), quiet)
+			r.snapshot = func(context.Context, []string) (*snapshot, error) { return snap, nil }
+			_, err := r.host(t.Context(), HostRef, quiet)
 			if runtime.GOOS != "linux" {
 				t.Skip("a snapshot is of a linux machine")
 			}

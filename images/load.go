@@ -39,7 +39,7 @@ func (e *SourceError) Error() string { return e.Err.Error() }
 
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Is makes it an engine.ErrSource.
+// Is reports whether target is engine.ErrSource.
 func (*SourceError) Is(target error) bool { return target == engine.ErrSource }
 
 // Load puts the image of an archive file on the engine. The file is a
@@ -71,7 +71,7 @@ func (r *Resolver) load(ctx context.Context, file, name string, progress func(en
 	}
 	arch := info.Arch
 	if documents["manifest.json"] == nil && documents["oci-layout"] == nil {
-		return r.importFile(ctx, file, engine.ImageConfig{Ref: name, OS: "linux", Arch: arch, Labels: roleLabels(roleImage)})
+		return r.importFile(ctx, file, engine.ImageConfig{Ref: name, OS: "linux", Arch: arch, Labels: imageLabels()})
 	}
 	manifest, err := archiveContents(documents, arch)
 	if err == nil {

@@ -156,7 +156,7 @@ func TestBuildContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ignored, err := readIgnored(dir)
+	ignored, err := readIgnored(dir, dockerfile)
 	if err != nil {
 		t.Fatal(err)
 	}

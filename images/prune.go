@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,17 +38,24 @@ func (r *Resolver) Prune(ctx context.Context) (gone []string, err error) {
 	if r.cache == "" {
 		return nil, nil
 	}
-	current := r.remembered(stamp())
-	if current == "" {
+	if r.remembered(stamp()) == "" {
 		return nil, nil // it is being made, or this machine has none
 	}
 	all, err := r.engine.ImagesLabelled(ctx, map[string]string{engine.LabelRole: engine.RoleSnapshot})
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
+	currents := map[string]string{} // by stampName
 	var errs []error
 	for _, img := range all {
-		if img.Labels[labelDigest] == current || !r.stale(img) {
+		// One with tools that was not made again since the machine has changed is left for later.
+		tools := slices.Sorted(maps.Keys(Tools(img)))
+		current, asked := currents[stampName(tools)]
+		if !asked {
+			current = r.remembered(stamp(tools...), tools...)
+			currents[stampName(tools)] = current
+		}
+		if current == "" || img.Labels[labelDigest] == current || !r.stale(img) {
 			continue
 		}
 		for _, ref := range img.Refs {

@@ -52,7 +52,7 @@ func with(how string) string {
 
 func (e *UnresolvedError) Unwrap() error { return e.Pull }
 
-// Is makes it an engine.ErrImage.
+// Is reports whether target is engine.ErrImage.
 func (*UnresolvedError) Is(target error) bool { return target == engine.ErrImage }
 
 func (r *Resolver) unresolved(ref string, pull error) *UnresolvedError {
@@ -60,7 +60,7 @@ func (r *Resolver) unresolved(ref string, pull error) *UnresolvedError {
 }
 
 // Resolve returns the image that ref names: as it is on the engine, or else after a pull,
-// which concurrent callers share. The reference "host" is the snapshot that Host makes.
+// which concurrent callers share. The reference "host" is the snapshot that Host makes, and "host+go" that of HostWith.
 // The error is an *InvalidRefError or an *UnresolvedError if the reference is the cause,
 // and the engine's own error if the engine is. Progress may be nil; Resolve calls it in
 // the caller's goroutine only.
@@ -69,8 +69,8 @@ func (r *Resolver) Resolve(ctx context.Context, ref string, progress func(engine
 	if err != nil {
 		return engine.Image{}, err
 	}
-	if t.name == HostRef {
-		return r.Host(ctx, progress)
+	if isHost(t.name) {
+		return r.hostNamed(ctx, t.name, progress)
 	}
 	img, err := r.present(ctx, t)
 	if !errors.Is(err, engine.ErrNotFound) {

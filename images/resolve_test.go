@@ -217,7 +217,7 @@ func TestResolveDefault(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tt.eng.Facts.Arch = runtime.GOARCH
 				r := resolver(t, tt.eng)
-				r.snapshot = func(context.Context) (*snapshot, error) { return host, nil }
+				r.snapshot = func(context.Context, []string) (*snapshot, error) { return host, nil }
 				start := time.Now()
 				img, note, err := r.ResolveDefault(t.Context(), nil)
 				if runtime.GOOS != "linux" && tt.host {

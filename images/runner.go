@@ -19,7 +19,7 @@ import (
 //go:embed runner
 var embedded embed.FS
 
-// runnerBinary is an embedded runner, compressed. It is named after its digest.
+// runnerBinary is an embedded runner, compressed.
 type runnerBinary struct {
 	arch string
 	gz   []byte
@@ -97,21 +97,31 @@ func (b runnerBinary) unpack() ([]byte, error) {
 	return binary, nil
 }
 
-// id returns twelve hex digits of the digest of the compressed runner, which is built
-// reproducibly: knowing the name does not take unpacking it.
-func (b runnerBinary) id() string {
+// runnerID names the runner for an architecture by twelve hex digits of a digest. It takes the
+// digest that the header holds, so that the file is not read, and the file's own without one.
+func runnerID(arch string) (string, error) {
+	if digest, ok := namedDigest(arch); ok {
+		return digest[:12], nil
+	}
+	b, err := embeddedRunner(arch)
 	sum := sha256.Sum256(b.gz)
-	return hex.EncodeToString(sum[:6])
+	return hex.EncodeToString(sum[:6]), err
 }
 
 // Runner returns the runner for a linux architecture in GOARCH form: the directory
 // engine.RunnerDir with one program.
 func Runner(arch string) (engine.Content, error) {
-	b, err := embeddedRunner(arch)
+	id, err := runnerID(arch)
 	if err != nil {
 		return engine.Content{}, err
 	}
-	return engine.Content{ID: b.id(), Write: b.write}, nil
+	return engine.Content{ID: id, Write: func(w io.Writer) error {
+		b, err := embeddedRunner(arch)
+		if err != nil {
+			return err
+		}
+		return b.write(w)
+	}}, nil
 }
 
 // write writes the runner as a tar archive.

@@ -26,6 +26,8 @@ import (
 type tree struct {
 	entries map[string]entry
 	missing map[string]bool // paths that do not exist, or are not taken
+	files   map[string]bool // permitted besides those of permitted: of tools that were added
+	roots   []string        // the same, with all that is below
 }
 
 type entry struct {
@@ -40,6 +42,23 @@ type entry struct {
 
 func newTree() *tree {
 	return &tree{entries: make(map[string]entry), missing: make(map[string]bool)}
+}
+
+// permit lets the tree take files, and roots with all that is below them. dpkg may know a path by its
+// place before /usr was merged.
+func (t *tree) permit(files, roots []string) {
+	if t.files == nil {
+		t.files = make(map[string]bool)
+	}
+	for _, path := range files {
+		t.files[path], t.files["/usr"+path] = true, true
+	}
+	t.roots = append(t.roots, roots...)
+}
+
+func (t *tree) permitted(path string) bool {
+	return permitted(path) || t.files[path] ||
+		slices.ContainsFunc(t.roots, func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") })
 }
 
 // maxLinks bounds the links followed for one path, as the kernel does (ELOOP).
@@ -92,10 +111,10 @@ func (t *tree) entry(path string, onTheWay bool) (entry, bool) {
 		return entry{}, false
 	}
 	e, ok := look(path)
-	if ok && e.mode.IsDir() && (onTheWay || permitted(path)) {
+	if ok && e.mode.IsDir() && (onTheWay || t.permitted(path)) {
 		return e, true
 	}
-	if !ok || !permitted(path) {
+	if !ok || !t.permitted(path) {
 		t.missing[path] = !ok
 		return entry{}, false
 	}
@@ -134,7 +153,7 @@ func (t *tree) addAll(path string) {
 	for _, d := range list {
 		below := filepath.Join(target, d.Name())
 		if d.IsDir() {
-			if permitted(below) {
+			if t.permitted(below) {
 				t.addAll(below)
 			}
 			continue

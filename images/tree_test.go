@@ -19,7 +19,7 @@ func machine(t *testing.T) *snapshot {
 	if runtime.GOOS != "linux" {
 		t.Skip("a snapshot is of a linux machine")
 	}
-	snap, err := newSnapshot(t.Context())
+	snap, err := newSnapshot(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,11 +122,17 @@ func kindOf(addr netip.Addr, own []netip.Addr) kind {
 
 // HostAddresses returns the addresses of this machine's interfaces, as they are now.
 func HostAddresses() ([]netip.Addr, error) {
+	list, err := hostAddresses()
+	return slices.Clone(list), err
+}
+
+// listAddresses asks the system for the addresses of this machine's interfaces.
+func listAddresses() ([]netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err
 	}
-	var own []netip.Addr
+	own := []netip.Addr{}
 	for _, one := range list {
 		if p, err := netip.ParsePrefix(one.String()); err == nil {
 			own = append(own, p.Addr().Unmap().WithZone(""))
@@ -191,7 +197,7 @@ func describe(addr, judged netip.Addr, k kind) string {
 
 func (p *Policy) own() ([]netip.Addr, error) {
 	if p.Own == nil {
-		return HostAddresses()
+		return hostAddresses()
 	}
 	return p.Own()
 }

@@ -25,6 +25,10 @@ type Dialer struct {
 	// Resolver resolves names, each once for a connection. nil is net.DefaultResolver.
 	Resolver Resolver
 
+	// Upstream is the proxy that connections leave through, where it has one for the host. nil:
+	// none. See DialContext for what is judged then.
+	Upstream *Upstream
+
 	// Timeout bounds the whole of a connection's start, look-up included. 0 means none but
 	// the context's.
 	Timeout time.Duration
@@ -34,11 +38,15 @@ type Dialer struct {
 const minAttempt = 2 * time.Second
 
 // DialContext connects to a host, a name or an address in any spelling, and a port. It asks
-// Policy.Connect, resolves the name once, asks Policy.Address about each address and dials
-// those that are allowed, one after the other, until one answers. What is dialled is the
-// address that was judged, and is judged again when its socket exists. A host that is denied,
-// or whose addresses all are, is a *Denial; nothing was sent to it. Other errors are the
-// resolver's or the network's.
+// Policy.Connect, resolves the name once, asks Policy.Address about each address and dials those
+// that are allowed, one after the other, until one answers. What is dialled is the address that
+// was judged, and is judged again when its socket exists. If the host or all of its addresses are
+// denied, the error is a *Denial, and nothing was sent. Other errors are the resolver's or the
+// network's.
+//
+// Through an Upstream the host is asked for by its name, which the proxy resolves: which address it
+// connects to is not known here. The name is resolved here too, and if one of its addresses is denied
+// so is the host; a name that this machine cannot resolve is left to the proxy.
 //
 // DialContext does not judge requests: the caller does where Connect asks to intercept.
 func (d *Dialer) DialContext(ctx context.Context, host string, port int) (net.Conn, error) {
@@ -54,6 +62,12 @@ func (d *Dialer) DialContext(ctx context.Context, host string, port int) (net.Co
 	v := p.Connect(host, port)
 	if !v.Allowed {
 		return nil, v.Err()
+	}
+	if up := d.Upstream.For(v.Host, port); up != nil {
+		if err := d.judgeThrough(ctx, p, v.Host, port); err != nil {
+			return nil, err
+		}
+		return dialThrough(ctx, up, v.Host, port)
 	}
 	verdicts, err := Addresses(ctx, p, d.Resolver, v.Host, port)
 	if err != nil {
@@ -80,6 +94,26 @@ func (d *Dialer) DialContext(ctx context.Context, host string, port int) (net.Co
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// UpstreamLookup is how long a name is looked up that a proxy will look up again. Behind a proxy this
+// machine's resolver often knows no names of the internet, and some then never answer.
+const UpstreamLookup = 2 * time.Second
+
+// judgeThrough returns a *Denial if this machine knows an address of the host that is denied.
+func (d *Dialer) judgeThrough(ctx context.Context, p *Policy, host string, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, UpstreamLookup)
+	defer cancel()
+	verdicts, err := Addresses(ctx, p, d.Resolver, host, port)
+	if err != nil {
+		return nil // the proxy may know the name
+	}
+	for _, v := range verdicts {
+		if !v.Allowed {
+			return v.Err()
+		}
+	}
+	return nil
 }
 
 // Addresses resolves a host, in the spelling of Canonical, once and judges each of its addresses:

@@ -57,9 +57,13 @@ func canonical(host string) (string, netip.Addr, error) {
 		addr, err := address(host)
 		return "", addr, err
 	}
-	name, err := lookup.ToASCII(host)
-	if err != nil {
-		return "", none, errors.New("it is not a name (IDNA)")
+	name := host
+	if !mapsToItself(host) {
+		mapped, err := lookup.ToASCII(host)
+		if err != nil {
+			return "", none, errors.New("it is not a name (IDNA)")
+		}
+		name = mapped
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if err := checkName(name); err != nil {
@@ -67,8 +71,10 @@ func canonical(host string) (string, netip.Addr, error) {
 	}
 	// What maps to a name that is not mapped to itself has several spellings, of which others
 	// would read this one differently.
-	if again, err := lookup.ToASCII(name); err != nil || again != name {
-		return "", none, errors.New("it is not a name (IDNA)")
+	if !mapsToItself(name) {
+		if again, err := lookup.ToASCII(name); err != nil || again != name {
+			return "", none, errors.New("it is not a name (IDNA)")
+		}
 	}
 	if !endsInNumber(name) {
 		return name, none, nil
@@ -112,6 +118,18 @@ func checkName(name string) error {
 		}
 	}
 	return nil
+}
+
+// mapsToItself reports whether a host is one that IDNA certainly leaves as it is: it has the bytes of
+// canonical names alone, and no label in IDNA's own form. A host is asked about several times for each
+// connection, and this is a small part of what IDNA's tables cost.
+func mapsToItself(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; !nameByte(c) && c != '.' {
+			return false
+		}
+	}
+	return !strings.Contains(host, "xn--")
 }
 
 func nameByte(c byte) bool {

@@ -10,8 +10,8 @@
 //	Address  may the address that the name resolved to be dialled
 //	Request  may this HTTP request be made, where Connect asked to intercept
 //
-// All rules are for names and addresses as Canonical spells them. A caller passes a host as a
-// client wrote it, and dials, forwards and records Verdict.Host.
+// Rules match names and addresses as Canonical spells them. A caller passes a host as a client
+// wrote it, and dials, forwards and records Verdict.Host.
 //
 // A Policy does not change once it is in use. To change the rules, make another Policy and
 // replace the pointer to the old one, as with an atomic.Pointer: methods of one Policy may be
@@ -37,7 +37,7 @@ type Policy struct {
 	Own func() ([]netip.Addr, error)
 }
 
-// Verdict is what a policy says of a name, a connection, an address or a request.
+// Verdict is a policy's decision about a name, a connection, an address or a request.
 type Verdict struct {
 	Allowed bool
 	Reason  Reason

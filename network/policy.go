@@ -226,9 +226,10 @@ func (p *Policy) Request(host string, port int, method, requestTarget string) Ve
 		v.Reason, v.Detail = BadRequest, t.unclear
 	default:
 		v.Reason, v.Detail = NoRequest, method+" "+t.path
-		v.Ask = method + " " + askFor(v.Host, port) + t.path
-		if !strings.HasPrefix(t.path, "/") {
-			v.Ask = method + " " + askFor(v.Host, port)
+		v.Ask = method + " " + askFor(v.Host, port)
+		// No rule can name the target *, a path that servers read in different ways, or one that is too long.
+		if _, err := ParseRule(v.Ask + t.path); err == nil {
+			v.Ask += t.path
 		}
 	}
 	return v

@@ -8,8 +8,8 @@ import (
 )
 
 // Rule names what it is for: hosts, their ports, and perhaps the methods and paths of HTTP
-// requests. Whether that is allowed or denied is said by the list of the Policy that holds the
-// rule. ParseRule makes rules; the zero Rule is for nothing. A Rule does not change.
+// requests. The list of the Policy that holds the rule says whether that is allowed or denied.
+// ParseRule makes rules; the zero Rule is for nothing. A Rule does not change.
 type Rule struct {
 	preset  *preset      // what the rule stands for; all other fields are then unused
 	host    string       // a canonical name, or the part after "*." of a pattern, or "" for addresses

@@ -62,14 +62,11 @@ func cleanPath(raw string) (target, error) {
 				return t, errors.New("a percent sign is not followed by two hexadecimal digits")
 			}
 			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
-			rest := raw[i+3:]
 			switch {
 			case c < ' ' || c == 0x7f:
 				return t, errors.New("the path has an encoded control character")
 			case c == '/' || c == '\\':
 				t.unclear = "the path has an encoded slash or backslash"
-			case c == '%' && len(rest) > 1 && isHex(rest[0]) && isHex(rest[1]):
-				t.unclear = "the path is encoded twice"
 			}
 			if unreserved(c) {
 				b.WriteByte(c)
@@ -89,6 +86,12 @@ func cleanPath(raw string) (target, error) {
 		}
 	}
 	t.path = b.String()
+	// Looked for in what is forwarded: %25%32%66 becomes %252f.
+	for _, rest := range strings.Split(t.path, "%25")[1:] {
+		if len(rest) > 1 && isHex(rest[0]) && isHex(rest[1]) {
+			t.unclear = "the path is encoded twice"
+		}
+	}
 	segments := strings.Split(t.path, "/")[1:]
 	for i, segment := range segments {
 		name, _, _ := strings.Cut(segment, ";")

@@ -1,7 +1,7 @@
 package policy
 
-// Checker decides about scripts: a *Policy, which may be nil and then allows every
-// script, or another program's own.
+// Checker decides whether scripts may run. A *Policy is a Checker; a nil *Policy allows
+// every script.
 type Checker interface {
 	Check(in Input) Decision
 }

@@ -18,8 +18,8 @@ type Policy struct {
 
 // New compiles a policy. It starts nothing. It returns a warning for each interceptor rule
 // that it leaves out because the rule cannot be compiled. The first rule with a pattern
-// that needs backtracking changes the clock period of package regexp2, which is one for
-// the process.
+// that needs backtracking changes the clock period of package regexp2, which the whole
+// process shares.
 func New(o Options) (*Policy, []Warning, error) {
 	if err := known("safety check", o.Checks, CheckNames()); err != nil {
 		return nil, nil, err
@@ -53,8 +53,8 @@ func known(what string, names, all []string) error {
 }
 
 // Check decides whether a script may run. It looks for a denial in all of the script: a
-// denial decides over what is opaque, wherever they are. No input makes Check panic or
-// take long.
+// denial takes precedence over an opaque place, wherever they are. Check does not
+// panic, and its time is bounded, whatever the input is.
 func (p *Policy) Check(in Input) Decision {
 	if p == nil {
 		return Decision{Verdict: Allow}

@@ -21,7 +21,7 @@ type Rule struct {
 type Match string
 
 const (
-	// MatchWhole is the whole command, as is "". A pattern that begins with ^ sees only
+	// MatchWhole is the whole command; "" means the same. A pattern that begins with ^ sees only
 	// the first command of a script.
 	MatchWhole Match = "whole"
 	// MatchSegments is the whole command, and also each simple command of its lists

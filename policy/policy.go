@@ -7,8 +7,8 @@
 //   - safety rules over the commands that the script runs
 //   - the mode: what to do with a script if not all of its commands can be known
 //
-// The package executes nothing and reads no file. The type walker has a description of how
-// a script is looked at, for those who change that.
+// The package executes nothing and reads no file. The documentation of type walker
+// describes how a script is examined.
 package policy
 
 import (

@@ -205,7 +205,7 @@ type shellState struct {
 
 func (s *shell) state() shellState { return shellState{s.assigned, len(s.defined), s.dir} }
 
-// scope is a state of the shell that leave returns to.
+// scope is what leave compares the state of the shell with: the state at enter.
 type scope struct {
 	set     int
 	dir     string
@@ -214,7 +214,7 @@ type scope struct {
 
 func (s *shell) enter() scope { return scope{len(s.set), s.dir, s.argsSet} }
 
-// leave forgets what was done since enter, because it may not have run.
+// leave makes unknown what has changed since enter, because the change may not have run.
 func (s *shell) leave(sc scope) {
 	for _, name := range s.set[sc.set:] {
 		delete(s.vars, name)
@@ -259,7 +259,7 @@ func (b *branches) join(s *shell) {
 	}
 }
 
-// leaveSubshell forgets what was done since enter, because a subshell ran it.
+// leaveSubshell is leave after a subshell, which cannot have changed the directory.
 func (s *shell) leaveSubshell(sc scope) {
 	s.leave(sc)
 	s.dir = sc.dir

@@ -26,15 +26,17 @@ import (
 //  3. If bash evaluates any text once more, evaluated visits the commands in all literal
 //     texts of the scripts that were visited (evaluate.go).
 //
-// The first denial decides, then a limit that was reached, then the first opaque place.
-// So a walk goes on after a denial only for an explanation's sake, and after an opaque
-// place because a denial may follow.
+// The first denial decides the verdict, else a limit that was reached, else the first
+// opaque place. A walk continues after an opaque place, because a denial may follow. It
+// continues after a denial too, because an explanation shows the verdict of each command.
 //
 // # State
 //
 // shell holds what is known at the current place: values of variables that are assigned
-// once, the working directory, functions, aliases, positional parameters. It changes as
-// the walk goes on, and is restored where a command may not have run:
+// once, the working directory, functions, aliases, positional parameters. Each command
+// that is visited may change it. If the command may not have run, later commands do not
+// see its changes: for them, what it would have changed is not known. In this table, to
+// see a command is to see its changes:
 //
 //	a; b             b sees all that a has done
 //	a && b, a || b   b, and what follows the list, see a; what follows does not see b
@@ -42,20 +44,20 @@ import (
 //	if, case         a branch sees what was before it; what follows sees no branch;
 //	                 branches that ;& or ;;& join are visited once more, in one go
 //	while, for       like a branch; for with few known words visits its body for each
-//	(a), a &, a | b  what follows does not see a, and keeps what was known before
+//	(a), a &, a | b  what follows does not see a, and has the directory from before
 //	f() { a; }       visited when it is defined, without parameters; again at a call
 //	                 if it depends on parameters or input, or if it asked for the
 //	                 directory, a variable or a function, and there are others by then
 //	trap a           visited where it is set, and again after all of the script
 //	$(a), <(a)       as (a)
 //
-// A value that is not seen is not known; it does not count as the value before.
+// Except for that directory, what is not known never falls back to what was known before.
 //
 // # Limits
 //
-// The budget is shared by all of it; at a limit the walk stops, and the script is
-// TooComplex. Both modes refuse that, if the policy has a rule at all: what was not
-// looked at must not pass. limits.go has the numbers. Smaller limits do not stop the walk:
+// The whole walk shares one budget. At a limit the walk stops, and the script is
+// TooComplex. Both modes refuse such a script if the policy has any rule, because a part
+// of it was not examined. limits.go has the numbers. Smaller limits do not stop the walk:
 // a word with too many braces, a long loop or too many calls of xargs count as not known,
 // and scan gives up after some guesses.
 type walker struct {
@@ -73,7 +75,7 @@ type walker struct {
 	functions        int    // definitions of functions under way
 }
 
-// context is the place of the walker in the scripts.
+// context says where in the scripts the walker is.
 type context struct {
 	text  string // of the script that is walked
 	base  int    // its offset in the outermost script; -1 if it is the outermost

@@ -22,9 +22,15 @@ import (
 type ForeignBindError struct {
 	Dir    string // as this process sees it
 	Reason string
+	Mount  bool // it is one of Spec.Mounts, not the workspace
 }
 
-func (e *ForeignBindError) helps() (Hint, string) { return HintCopy, e.Dir }
+func (e *ForeignBindError) helps() (Hint, string) {
+	if e.Mount {
+		return HintMount, e.Dir
+	}
+	return HintCopy, e.Dir
+}
 
 func (e *ForeignBindError) Error() string {
 	return fmt.Sprintf("the engine does not see the same %s as this process does: %s", e.Dir, e.Reason)
@@ -34,33 +40,57 @@ func (e *ForeignBindError) Error() string {
 // two locations are equal if and only if the directories are the same.
 type location struct{ device, path string }
 
-// checkBind checks that the session has mounted the directory that was to be bound. If the
-// session runs on this kernel, it compares the two mount tables. Otherwise, as with an
-// engine in a virtual machine that shares directories, it creates a file in the directory,
-// reads it in the session, and removes it.
-func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
-	w := s.info.labels.Workspace
-	if w.Kind != WorkspaceBind {
-		return nil
+// checkBinds checks that the session has mounted the directories that were to be bound.
+func (s *Session) checkBinds(ctx context.Context, report wire.Posture) error {
+	l := s.info.labels
+	if w := l.Workspace; w.Kind == WorkspaceBind {
+		if err := s.checkBind(ctx, report, w.Dir, w.Target); err != nil {
+			return err
+		}
 	}
-	if theirs, ok := locationIn(report, w.Target); ok {
-		if ours, ok := hostLocation(w.Dir); ok && ours == theirs {
+	for _, m := range l.Mounts {
+		if m.Dir == "" {
+			continue
+		}
+		var err error
+		// Normalize has followed the links, and there are none any more.
+		if now, linkErr := filepath.EvalSymlinks(m.Dir); linkErr != nil || now != m.Dir {
+			err = &ForeignBindError{Dir: m.Dir, Reason: "it was replaced by a link while the session was being started"}
+		} else {
+			err = s.checkBind(ctx, report, m.Dir, m.Target)
+		}
+		if foreign, ok := errors.AsType[*ForeignBindError](err); ok {
+			foreign.Mount = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkBind checks that the session has mounted a directory at target. If the session runs on this kernel, it
+// compares the two mount tables. Otherwise, as with an engine in a virtual machine that shares directories,
+// it creates a file in the directory, reads it in the session, and removes it.
+func (s *Session) checkBind(ctx context.Context, report wire.Posture, dir, target string) error {
+	if theirs, ok := locationIn(report, target); ok {
+		if ours, ok := hostLocation(dir); ok && ours == theirs {
 			return nil
 		}
 	}
-	probe, err := os.CreateTemp(w.Dir, ".sandboxbash-probe-")
+	probe, err := os.CreateTemp(dir, ".sandboxbash-probe-")
 	if err != nil {
-		return &ForeignBindError{Dir: w.Dir, Reason: "it lies elsewhere by the mount table, and no file can be made in it to try: " + err.Error()}
+		return &ForeignBindError{Dir: dir, Reason: "it lies elsewhere by the mount table, and no file can be made in it to try: " + err.Error()}
 	}
 	defer os.Remove(probe.Name())
 	word := rand.Text()
 	_, err = io.WriteString(probe, word)
 	// The session's user reads the file, and may be another user than this process's.
 	if err = errors.Join(err, probe.Chmod(0o644), probe.Close()); err != nil {
-		return fmt.Errorf("try whether the engine sees %s: %w", w.Dir, err)
+		return fmt.Errorf("try whether the engine sees %s: %w", dir, err)
 	}
 	var got bytes.Buffer
-	err = s.receive(ctx, path.Join(w.Target, filepath.Base(probe.Name())), func(_ transfer.Entry, r io.Reader) error {
+	err = s.receive(ctx, path.Join(target, filepath.Base(probe.Name())), func(_ transfer.Entry, r io.Reader) error {
 		_, err := io.Copy(&got, io.LimitReader(r, int64(len(word))+1))
 		return err
 	})
@@ -70,7 +100,7 @@ func (s *Session) checkBind(ctx context.Context, report wire.Posture) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &ForeignBindError{Dir: w.Dir, Reason: "a file that was made here is not there"}
+	return &ForeignBindError{Dir: dir, Reason: "a file that was made here is not there"}
 }
 
 // locationIn returns the location of a mount in the session, from the posture report.

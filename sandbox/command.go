@@ -29,9 +29,19 @@ type Command struct {
 	Watch func(*sink.Sink)
 	// Decided is the decision of a policy that was asked before. It is only recorded.
 	Decided policy.Decision
+
+	id string // of its observation, and of the connections that it makes
 	// Job, if not nil, allows the command to become a job. Otherwise the command ends
 	// with this process at the latest.
 	Job *JobOptions
+}
+
+// mode returns how Run runs the command.
+func (c Command) mode() Mode {
+	if c.Job != nil && c.Job.After == 0 {
+		return ModeJob
+	}
+	return ModeCommand
 }
 
 // overlay returns base with the variables of more, which replace those of the same name.
@@ -84,8 +94,8 @@ func EnvName(name string) bool {
 // quarter of the stack limit, which is 8 MiB; some of that is left for its own use.
 const maxArguments = 2<<20 - 64<<10 // bytes
 
-// maxOneArgument is the longest argument: the kernel's MAX_ARG_STRLEN less the final NUL.
-const maxOneArgument = 128<<10 - 1 // bytes
+// maxOneArgument is the longest argument without the NUL that the kernel counts.
+const maxOneArgument = wire.MaxArgument - 1 // bytes
 
 // Check returns an *InputError if the command could not run as it is. It makes no request
 // to the engine. The error never holds a value, because values may be secret. Run calls
@@ -117,23 +127,32 @@ func (c Command) Check() error {
 		}
 		total += len(arg) + 1 + pointerSize
 	}
-	for _, kv := range c.Env {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok || !EnvName(name) {
-			return badInput("env", "Invalid bash env name: %s", printable(name))
-		}
-		if strings.IndexByte(value, 0) >= 0 {
-			return badInput("env", "the value of environment variable %s has a NUL byte", name)
-		}
-		if len(kv) > maxOneArgument {
-			return badInput("env", "environment variable %s is %d bytes long; the kernel takes %d", name, len(kv), maxOneArgument)
-		}
-		total += len(kv) + 1 + pointerSize
+	env, err := checkEnv(c.Env)
+	if err != nil {
+		return err
 	}
-	if total > maxArguments {
+	if total += env; total > maxArguments {
 		return badInput("argument", "arguments and environment take %d bytes together; the kernel takes %d: pass them on standard input or in a file", total, maxArguments)
 	}
 	return nil
+}
+
+// checkEnv returns how many bytes of execve(2) variables K=V take, or an *InputError that holds no value.
+func checkEnv(env []string) (total int, err error) {
+	for _, kv := range env {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || !EnvName(name) {
+			return 0, badInput("env", "Invalid bash env name: %s", printable(name))
+		}
+		if strings.IndexByte(value, 0) >= 0 {
+			return 0, badInput("env", "the value of environment variable %s has a NUL byte", name)
+		}
+		if len(kv) > maxOneArgument {
+			return 0, badInput("env", "environment variable %s is %d bytes long; the kernel takes %d", name, len(kv), maxOneArgument)
+		}
+		total += len(kv) + 1 + pointerSize
+	}
+	return total, nil
 }
 
 const pointerSize = 8 // bytes; execve counts one for each string

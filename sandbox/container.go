@@ -38,10 +38,12 @@ func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
 	draft := maps.Clone(keepLabels(spec))
 	draft[labelLease] = spec.Lease.String()
 	draft[labelShape] = labelSpec{
+		Name: spec.Name, Directory: spec.Directory, By: userKey(),
 		Image: spec.Image, Profile: spec.Profile, User: *spec.User, Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace,
+		HomeInside: spec.HomeInside,
 	}.encode()
 	return engine.Shape{
-		ID: id, Confinement: confinement(spec, mounts(spec)), Image: p.image, Account: spec.account(), Workspace: w, Records: wire.JobsDir,
+		ID: id, Confinement: confinement(spec, mounts(spec)), Image: p.image, Account: spec.account(), Workspace: w, Mounts: spec.engineMounts(), Records: wire.JobsDir,
 		Programs: spec.readsPrograms(), Names: spec.names(), Made: madeLabels(time.Now()), Draft: draft,
 	}
 }
@@ -57,9 +59,10 @@ func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
 // labelsOf returns the content of a session's label labelShape.
 func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 	return labelSpec{
+		Name: spec.Name, Directory: spec.Directory, By: userKey(),
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
-		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape,
+		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape, Rules: spec.rules(), Env: spec.Env, Mounts: spec.Mounts, UserName: spec.UserName, HomeInside: spec.HomeInside,
 	}
 }
 
@@ -203,8 +206,9 @@ func mounts(spec Spec) []specs.Mount {
 		tmpfs("/tmp", fmt.Sprintf("exec,size=%d,nr_inodes=200k,mode=1777", spec.Limits.Tmp)),
 		tmpfs("/run", "noexec,size=16m,mode=755"),
 	}
-	if spec.Profile == Strict {
+	if spec.Profile == Strict && !spec.HomeInside && !spec.mountsAt(strictHome) {
 		all = append(all, tmpfs(strictHome, fmt.Sprintf("exec,size=%d,nr_inodes=200k,mode=700,uid=%d,gid=%d", spec.Limits.Home, spec.User.UID, spec.User.GID)))
+		all = append(all, spec.wayTo(strictHome, tmpfs)...)
 	}
 	return all
 }

@@ -51,18 +51,6 @@ func TestValidID(t *testing.T) {
 	}
 }
 
-func TestValidPrefix(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		testID: true, testID[:4]: true, "0199-": true, "019": false, "": false, "019g": false, "../a": false, "0199\n": false,
-		"0199AAAA": false, strings.Repeat("a", 37): false, "----": true,
-	} {
-		if got := validPrefix(text); got != want {
-			t.Errorf("validPrefix(%q) = %t; want %t", text, got, want)
-		}
-	}
-}
-
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	me := self()

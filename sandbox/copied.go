@@ -34,6 +34,9 @@ const maxCopiedRecord = 96 << 20 // bytes
 // record that was there.
 const copiedSlots = 32
 
+// ErrRecordAltered is the error of a record that this program has not written.
+var ErrRecordAltered error = errAltered
+
 // errAltered is returned for a record that this program has not written.
 var errAltered = &hinted{hint: HintForce, error: errors.New("the record of what was copied has been altered by a command: " +
 	"what changed here since is not known")}
@@ -46,7 +49,9 @@ type pair struct {
 }
 
 // pairOf returns the pair of two directories. Directories at the same path in a copied
-// workspace and in its source use the record of the workspace.
+// workspace and in its source use the record of the workspace. Others use that of the first
+// directories above them whose names differ: it is one record for a directory and for what
+// is in it.
 func (s *Session) pairOf(host, inside string) pair {
 	host = resolved(host)
 	if w := s.info.labels.Workspace; w.Kind == WorkspaceCopy {
@@ -56,8 +61,12 @@ func (s *Session) pairOf(host, inside string) pair {
 			return pair{record: "workspace", id: s.pairID(top, w.Target), below: rel}
 		}
 	}
+	below := "."
+	for name := path.Base(inside); name != "/" && name == filepath.Base(host); name = path.Base(inside) {
+		host, inside, below = filepath.Dir(host), path.Dir(inside), path.Join(name, below)
+	}
 	id := s.pairID(host, inside)
-	return pair{record: fmt.Sprintf("pair%d", hashByte(id)%copiedSlots), id: id, below: "."}
+	return pair{record: fmt.Sprintf("pair%d", hashByte(id)%copiedSlots), id: id, below: below}
 }
 
 // resolved returns dir without symbolic links. If dir does not exist, only the part of it
@@ -101,12 +110,21 @@ func (s *Session) macCopied(body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// openCopied decodes a record. If it is the record of another pair, the state is empty.
-func (s *Session) openCopied(id string, b []byte) (transfer.State, error) {
+// unsealed returns the body of what sealCopied or sealIndex has sealed.
+func (s *Session) unsealed(b []byte) ([]byte, error) {
 	if len(b) < sha256.Size || !hmac.Equal(s.macCopied(b[sha256.Size:]), b[:sha256.Size]) {
 		return nil, errAltered
 	}
-	state, ok := strings.CutPrefix(string(b[sha256.Size:]), id)
+	return b[sha256.Size:], nil
+}
+
+// openCopied decodes a record. If it is the record of another pair, the state is empty.
+func (s *Session) openCopied(id string, b []byte) (transfer.State, error) {
+	body, err := s.unsealed(b)
+	if err != nil {
+		return nil, err
+	}
+	state, ok := strings.CutPrefix(string(body), id)
 	if !ok {
 		return nil, nil
 	}
@@ -133,8 +151,9 @@ func (s *Session) recall(ctx context.Context, of pair) (transfer.State, error) {
 	return s.openCopied(of.id, record.Bytes())
 }
 
-// remember records what both sides have in common now. known is the state before.
-func (s *Session) remember(ctx context.Context, of pair, known, now transfer.State) error {
+// remember records what both sides have in common now. known is the state before; only a pair that is
+// below the record's top needs it. kept are contents to keep with it, and may be nil.
+func (s *Session) remember(ctx context.Context, of pair, known, now transfer.State, kept *texts) error {
 	if s.info.key == nil || s.reading { // a reader writes nothing
 		return nil
 	}
@@ -150,8 +169,22 @@ func (s *Session) remember(ctx context.Context, of pair, known, now transfer.Sta
 	if len(all) > transfer.DefaultLimits.Entries {
 		all = nil // without a record, nothing is overwritten unless the caller forces it
 	}
-	record := s.sealCopied(of.id, all)
-	_, err := s.sendAs(ctx, User{}, copiedDir, func(t *transfer.Packer) error { return t.Bytes(of.record, record) })
+	return s.keepRecord(ctx, of, all, nil, kept)
+}
+
+// keepRecord writes a record, with the index of the directory of this machine and contents to keep
+// with it. Both may be nil.
+func (s *Session) keepRecord(ctx context.Context, of pair, state transfer.State, index transfer.Index, kept *texts) error {
+	_, err := s.sendAs(ctx, User{}, copiedDir, func(t *transfer.Packer) error {
+		err := t.Bytes(of.record, s.sealCopied(of.id, state))
+		if err == nil && index != nil {
+			err = t.Bytes(indexName(of), s.sealIndex(of.id, index))
+		}
+		if err == nil && kept != nil {
+			err = kept.pack(t)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("keep what was copied: %w", err)
 	}
@@ -159,21 +192,49 @@ func (s *Session) remember(ctx context.Context, of pair, known, now transfer.Sta
 }
 
 // rememberCopy records what was copied into a new workspace.
-func (s *Session) rememberCopy(ctx context.Context, host, inside string, packed []transfer.Entry) error {
-	of := s.pairOf(host, inside)
-	return s.remember(ctx, of, nil, transfer.NewState(packed))
-}
-
-// rememberPush adds what was pushed to the record.
-func (s *Session) rememberPush(ctx context.Context, src, inside string, packed []transfer.Entry) error {
-	abs, err := filepath.Abs(src)
+func (s *Session) rememberCopy(ctx context.Context, host, inside string, out *transfer.Packer) error {
+	if s.info.key == nil {
+		return nil // a session of a version that kept no records
+	}
+	kept, err := unknownTexts(ctx, host, out.Packed)
 	if err != nil {
 		return err
 	}
-	of := s.pairOf(filepath.Dir(abs), inside)
-	known, err := s.recall(ctx, of)
-	if err != nil && !errors.Is(err, errAltered) {
-		return err
+	state, index := transfer.NewState(out.Packed), out.Stamps
+	if len(state) > transfer.DefaultLimits.Entries {
+		state, index = nil, nil // without a record, nothing is overwritten unless the caller forces it
 	}
-	return s.remember(ctx, of, known, transfer.NewState(append(known.Below(of.below), packed...)))
+	return s.keepRecord(ctx, s.pairOf(host, inside), state, index, kept)
+}
+
+// common is what a directory of this machine and one of the session have in common now.
+type common struct {
+	host, inside string
+	files        []transfer.Entry // by their names in both
+}
+
+// addCopied adds what was copied to the records.
+func (s *Session) addCopied(ctx context.Context, copied []common) error {
+	type top struct{ record, id string }
+	var order []top
+	added := map[top][]transfer.Entry{}
+	for _, c := range copied {
+		of := s.pairOf(c.host, c.inside)
+		at := top{of.record, of.id}
+		if _, ok := added[at]; !ok {
+			order = append(order, at)
+		}
+		added[at] = append(added[at], transfer.State(c.files).Under(of.below)...)
+	}
+	for _, at := range order {
+		of := pair{record: at.record, id: at.id, below: "."}
+		known, err := s.recall(ctx, of)
+		if err != nil && !errors.Is(err, errAltered) {
+			return err
+		}
+		if err := s.remember(ctx, of, nil, transfer.NewState(append(known, added[at]...)), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

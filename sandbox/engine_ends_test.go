@@ -49,7 +49,7 @@ func TestPausedContainer(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})
 	id := s.Info().Container
-	const timeout = 2 * time.Second
+	const timeout = 6 * time.Second // in which the engine pauses it, also on a busy machine
 	done := begin(t.Context(), t, s, sandbox.Command{Script: "echo kept >f; echo ready; sleep 1000", Timeout: timeout}, "ready")
 	cli(t, "pause", id)
 	cliLater(t, "unpause", id)
@@ -57,7 +57,7 @@ func TestPausedContainer(t *testing.T) {
 	// Some engines kill a paused container: then the reset was the end of it.
 	reset := e.err == nil && e.res.Reason == exec.TimedOut && e.res.Killed == "reset"
 	if !reset && !isError(e.err, exec.Unknown, exec.CauseUnconfirmed, sandbox.CausePaused) || e.took > timeout+5*time.Second {
-		t.Errorf("Run() in a paused container = %+v, %v after %v; want a reset or outcome-unknown by 7s", e.res.Status, e.err, e.took)
+		t.Errorf("Run() in a paused container = %+v, %v after %v; want a reset or outcome-unknown by 11s", e.res.Status, e.err, e.took)
 	}
 	if cli(t, "inspect", "-f", "{{.State.Status}}", id) == "paused" {
 		if _, err := s.Run(t.Context(), sandbox.Command{Script: "true", Timeout: time.Second}); err == nil {
@@ -199,15 +199,15 @@ func TestHomeAfterReset(t *testing.T) {
 	const look = "stat -c %a:%u ~; cat ~/.gitconfig; git init -q g && cd g && git commit -q --allow-empty -m x && git log --format=%an"
 	want := script(t, s, look)
 	script(t, s, "rm -r g")
-	done := begin(t.Context(), t, s, sandbox.Command{Script: "echo ready; sleep 1000", Timeout: 2 * time.Second}, "ready")
+	done := begin(t.Context(), t, s, sandbox.Command{Script: "echo ready; sleep 1000", Timeout: 6 * time.Second}, "ready")
 	_, runners := onHost(t, s)
 	for _, pid := range runners {
 		if out, err := osexec.CommandContext(t.Context(), "kill", "-STOP", strconv.Itoa(pid)).CombinedOutput(); err != nil {
 			t.Fatalf("kill -STOP: %v\n%s", err, out)
 		}
 	}
-	if e := <-done; e.err != nil || e.res.Killed != "reset" || e.took > 7*time.Second {
-		t.Fatalf("Run() with a stopped runner = %+v, %v after %s; want a reset by 7s", e.res.Status, e.err, e.took)
+	if e := <-done; e.err != nil || e.res.Killed != "reset" || e.took > 11*time.Second {
+		t.Fatalf("Run() with a stopped runner = %+v, %v after %s; want a reset by 11s", e.res.Status, e.err, e.took)
 	}
 	if got := script(t, s, look); got != want {
 		t.Errorf("the home after a reset: %q; want %q", got, want)

@@ -117,7 +117,7 @@ func TestSlowConsumers(t *testing.T) {
 	ended := make(chan sandbox.Result, 1)
 	go func() {
 		res, err := s.Run(t.Context(), sandbox.Command{
-			Script: "exec yes", Timeout: 10 * time.Second, Output: sink.Options{LiveStdout: w},
+			Script: "exec yes", Timeout: 20 * time.Second, Output: sink.Options{LiveStdout: w},
 			Watch: func(out *sink.Sink) {
 				updates := out.Subscribe().Updates()
 				go func() {

@@ -35,10 +35,17 @@ func TestNamesWithoutNetwork(t *testing.T) {
 		"busybox nslookup no-such.example",
 		"wget -q -t 1 http://no-such.example/",
 	} {
-		begin := time.Now()
-		res, err := s.Run(t.Context(), sandbox.Command{Script: look, Timeout: 20 * time.Second})
-		if took := time.Since(begin); err != nil || res.Code == 0 || took > 2*time.Second {
-			t.Errorf("%s: code %d, %v after %v; want it to fail at once", look, res.Code, err, took)
+		for try := 1; ; try++ { // more than one if the machine is busy
+			begin := time.Now()
+			res, err := s.Run(t.Context(), sandbox.Command{Script: look, Timeout: 20 * time.Second})
+			took := time.Since(begin)
+			if err == nil && res.Code != 0 && took > 2*time.Second && try < 3 {
+				continue
+			}
+			if err != nil || res.Code == 0 || took > 2*time.Second {
+				t.Errorf("%s: code %d, %v after %v; want it to fail at once", look, res.Code, err, took)
+			}
+			break
 		}
 	}
 	script(t, s, `python3 -c 'import socket; socket.socket().bind(("127.0.0.1", 53)); socket.socket(type=socket.SOCK_DGRAM).bind(("127.0.0.1", 53))'`)

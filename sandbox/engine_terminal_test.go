@@ -280,7 +280,7 @@ func TestTerminalEnds(t *testing.T) {
 func TestTerminalLeavesDaemons(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})
-	res := onTerminal(t, s, `setsid -f sleep 4712 </dev/null >/dev/null 2>&1; nohup sleep 4713 </dev/null >/dev/null 2>&1 & sleep 0.2; echo done`, "")
+	res := onTerminal(t, s, `setsid -f sleep 4712 </dev/null >/dev/null 2>&1; nohup sleep 4713 </dev/null >/dev/null 2>&1 & until [ "$(cat /proc/$!/comm)" = sleep ]; do sleep 0.05; done; echo done`, "")
 	if res.Reason != exec.Exited || res.Code != 0 {
 		t.Fatalf("%+v", res.Status)
 	}

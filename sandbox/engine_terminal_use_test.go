@@ -45,13 +45,22 @@ func TestTerminalNeedsInput(t *testing.T) {
 		{"following a file", `echo begin; tail -f file`, "1000", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			term := terminal(t, s, sandbox.Command{Script: row.script}, sandbox.TerminalOptions{})
-			seen(t, term, row.shows)
-			began := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			event, err := term.WaitFor(ctx, sandbox.Until{Input: true})
-			took := time.Since(began)
+			try := func() (sandbox.Event, time.Duration, error) {
+				term := terminal(t, s, sandbox.Command{Script: row.script}, sandbox.TerminalOptions{})
+				seen(t, term, row.shows)
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				event, err := term.WaitFor(ctx, sandbox.Until{Input: true})
+				took := time.Since(began)
+				term.Kill()
+				_, _ = term.Wait()
+				return event, took, err
+			}
+			event, took, err := try()
+			for tries := 1; row.needs && took > time.Second && tries < 3; tries++ { // the machine may be busy
+				event, took, err = try()
+			}
 			switch {
 			case row.needs && (event != sandbox.NeedsInput || took > time.Second):
 				t.Errorf("WaitFor() = %q, %v after %v; want needs_input within 1s", event, err, took)
@@ -59,8 +68,6 @@ func TestTerminalNeedsInput(t *testing.T) {
 				t.Errorf("WaitFor() = %q, %v after %v; want nothing", event, err, took)
 			}
 			t.Logf("%v", took)
-			term.Kill()
-			_, _ = term.Wait()
 		})
 	}
 }
@@ -92,7 +99,7 @@ func TestTerminalsQueue(t *testing.T) {
 func TestTerminalConversation(t *testing.T) {
 	t.Parallel()
 	s := start(t, sandbox.Spec{})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	term := terminal(t, s, sandbox.Command{Script: `read -p 'Enter name: ' n; echo "Hello $n"; python3 -qi`}, sandbox.TerminalOptions{})
 	if event, err := term.WaitFor(ctx, sandbox.Until{Input: true}); event != sandbox.NeedsInput {

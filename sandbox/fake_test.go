@@ -26,6 +26,8 @@ type fakeEngine struct {
 	report func(string) string
 	// verb is called with each verb of the runner that is asked for. It may be nil.
 	verb func(name string)
+	// lease is called with what the verb lease is asked for. It may be nil.
+	lease func(words string)
 	// archive is what the verb pull answers with, unless pull says otherwise.
 	archive []byte
 	pull    func(path string) []byte
@@ -35,6 +37,8 @@ type fakeEngine struct {
 	stopped bool                             // a command has stopped what takes a push
 	// jobs answers the verb jobs, whose query is in the runner's stdin.
 	jobs func(f *fakeRunner)
+	// files answers a verb that transfers files, at the end of its input. It may be nil.
+	files func(f *fakeRunner)
 }
 
 func newFakeEngine(t *testing.T) *fakeEngine {
@@ -71,6 +75,7 @@ type fakeImages struct {
 	missing  error
 	note     string
 	pruned   []string
+	env      []string // of the image
 }
 
 func (i *fakeImages) Resolve(_ context.Context, ref string, _ func(engine.Progress)) (engine.Image, error) {
@@ -80,7 +85,7 @@ func (i *fakeImages) Resolve(_ context.Context, ref string, _ func(engine.Progre
 	if i.missing != nil {
 		return engine.Image{}, i.missing
 	}
-	return engine.Image{ID: "sha256:" + engine.ImageID(strings.Repeat("a", 64)), Refs: []string{ref}, OS: "linux", Arch: "amd64"}, nil
+	return engine.Image{ID: "sha256:" + engine.ImageID(strings.Repeat("a", 64)), Refs: []string{ref}, OS: "linux", Arch: "amd64", Env: i.env}, nil
 }
 
 func (i *fakeImages) ResolveDefault(ctx context.Context, progress func(engine.Progress)) (engine.Image, string, error) {

@@ -62,6 +62,10 @@ func (f *fakeRunner) serve() {
 			f.stdin = append(f.stdin, payload...)
 			f.send(wire.TypeTaken, wire.Taken{Seq: f.current.Seq, Bytes: uint64(len(payload))}.Append(nil))
 		case wire.TypeStdinEnd:
+			if f.engine.files != nil && transfers[wire.Verb(f.current.Args[0])] {
+				f.engine.files(f)
+				continue
+			}
 			if f.current.Args[0] == "pull" || f.engine.stopped {
 				continue // it reads nothing, and has answered; or it does not answer
 			}
@@ -101,6 +105,10 @@ func (f *fakeRunner) begin() {
 	if f.engine.verb != nil {
 		f.engine.verb(req.Args[0])
 	}
+	if f.engine.files != nil && transfers[wire.Verb(req.Args[0])] {
+		f.send(wire.TypeTaken, wire.Taken{Seq: req.Seq, Bytes: wire.StdinWindow}.Append(nil))
+		return // it answers at the end of its input
+	}
 	switch verb := req.Args[0]; verb {
 	case "posture":
 		f.answer([]byte(f.engine.posture(f.session)))
@@ -115,6 +123,11 @@ func (f *fakeRunner) begin() {
 			return
 		}
 		f.answer(f.engine.archive)
+	case "lease":
+		if f.engine.lease != nil {
+			f.engine.lease(strings.Join(req.Args, " "))
+		}
+		f.answer(nil)
 	case "survey":
 		f.answer(f.engine.surveyed(f.session, req.Args[2:]))
 	case "push", "jobs": // at the end of its input
@@ -136,6 +149,9 @@ func (d *fakeEngine) surveyed(id string, dirs []string) []byte {
 	}
 	return out
 }
+
+// transfers are the verbs that transfer files.
+var transfers = map[wire.Verb]bool{wire.VerbPush: true, wire.VerbPull: true, wire.VerbManifest: true, wire.VerbPick: true, wire.VerbUpdate: true}
 
 // answer ends the command with some output and exit code 0.
 func (f *fakeRunner) answer(output []byte) {
@@ -166,6 +182,11 @@ func (d *fakeEngine) posture(id string) string {
 	if w := info.labels.Workspace; w.Kind == WorkspaceBind { // the engine is on this machine
 		at, _ := hostLocation(w.Dir)
 		text += "place=" + w.Target + " " + at.device + " " + at.path + "\n"
+	}
+	for _, m := range info.labels.Mounts {
+		if at, ok := hostLocation(m.Dir); ok && m.Dir != "" {
+			text += "place=" + m.Target + " " + at.device + " " + at.path + "\n"
+		}
 	}
 	if d.report != nil {
 		text = d.report(text)

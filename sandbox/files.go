@@ -2,16 +2,22 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/docker/go-units"
 
 	"github.com/sandboxbash/sandboxbash/internal/transfer"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -32,17 +38,45 @@ var errTransferIdle = errors.New("nothing has arrived for too long: a command of
 func (s *Session) copyIn(ctx context.Context, w Workspace) ([]string, error) {
 	out, err := s.pack(ctx, w.Target, func(t *transfer.Packer) error { return t.Tree(w.Dir) })
 	if err == nil {
-		err = s.rememberCopy(ctx, w.Dir, w.Target, out.Packed)
+		err = s.rememberCopy(ctx, w.Dir, w.Target, out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("copy %s into the workspace: %w", w.Dir, err)
 	}
+	if text := largeText(w.Dir, out); text != "" {
+		s.engine.mu.Lock()
+		s.notes = append(s.notes, text)
+		s.engine.mu.Unlock()
+	}
 	return out.Left, nil
 }
 
-// Push copies a file or directory of the host into a directory of the session,
-// under its own name. It overwrites files, and returns what it left out because
-// it looks like credentials. A src that is missing is an *InputError.
+// A copy that has more than these takes seconds, and its user should know why.
+const (
+	largeSize  = 1 << 30 // bytes
+	largeFiles = 200_000
+	largeParts = 3 // that are named
+)
+
+// largeText says of a large copy what is large in it and what else can be done, "" of another.
+func largeText(dir string, out *transfer.Packer) string {
+	if out.Size <= largeSize && out.Files <= largeFiles {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(out.Parts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(out.Parts[b], out.Parts[a]), cmp.Compare(a, b))
+	})
+	var largest []string
+	for _, name := range names[:min(len(names), largeParts)] {
+		largest = append(largest, printable(name)+" "+units.HumanSize(float64(out.Parts[name])))
+	}
+	return fmt.Sprintf("the copy of %s is large, %s in %d files, most of it %s: bind:DIR uses the directory itself, and in an empty workspace `session cp --gitignore` or --exclude copies a part of it",
+		printable(dir), units.HumanSize(float64(out.Size)), out.Files, strings.Join(largest, ", "))
+}
+
+// Push copies a file or directory of the host into a directory of the session, under its own
+// name. It overwrites files, and returns what it left out because it looks like credentials. If
+// src is missing, it returns an *InputError.
 func (s *Session) Push(ctx context.Context, src, dir string) (left []string, err error) {
 	err = s.observeTransfer(ctx, ModePush, src, s.inside(dir), func() error {
 		left, err = s.push(ctx, src, dir)
@@ -55,9 +89,13 @@ func (s *Session) push(ctx context.Context, src, dir string) ([]string, error) {
 	if _, err := os.Stat(src); errors.Is(err, fs.ErrNotExist) {
 		return nil, badInput("path", "push: %v", err)
 	}
-	out, err := s.pack(ctx, s.inside(dir), func(t *transfer.Packer) error { return t.Named(src) })
+	abs, err := filepath.Abs(src)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.pack(ctx, s.inside(dir), func(t *transfer.Packer) error { return t.Named(abs) })
 	if err == nil {
-		err = s.rememberPush(ctx, src, s.inside(dir), out.Packed)
+		err = s.addCopied(ctx, []common{{filepath.Dir(abs), s.inside(dir), out.Packed}})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("session %s: push %s to %s: %w", s.ID(), src, s.inside(dir), err)
@@ -187,18 +225,30 @@ func (s *Session) receiveAs(ctx context.Context, user User, src string, take fun
 	if strings.IndexByte(src, 0) >= 0 {
 		return badInput("path", "the path has a NUL byte")
 	}
+	return s.take(ctx, user, arriving{verb: wire.VerbPull, src: src, take: take})
+}
+
+// arriving is a stream of entries from a session.
+type arriving struct {
+	verb wire.Verb
+	src  string // absolute
+	in   string // what the verb reads
+	take func(transfer.Entry, io.Reader) error
+}
+
+func (s *Session) take(ctx context.Context, user User, a arriving) error {
 	ctx, moves, end := s.watchTransfer(ctx)
 	defer end()
 	r, w := io.Pipe()
 	taken := make(chan error, 1)
 	go func() {
-		err := transfer.Read(r, transfer.DefaultLimits, take)
+		err := transfer.Read(r, transfer.DefaultLimits, a.take)
 		r.CloseWithError(err)
 		taken <- err
 	}()
-	// Standard input is empty. Reading it only shows that the program has started.
-	in := movingReader{strings.NewReader(""), moves}
-	err := s.transfer(ctx, user, helperStreams{in: in, out: movingWriter{w, moves}}, wire.VerbPull, src)
+	// Reading standard input shows that the program has started, even if it is empty.
+	in := movingReader{strings.NewReader(a.in), moves}
+	err := s.transfer(ctx, user, helperStreams{in: in, out: movingWriter{w, moves}}, a.verb, a.src)
 	w.CloseWithError(err)
 	if takeErr := <-taken; takeErr != nil && (err == nil || errors.Is(err, takeErr)) {
 		return takeErr

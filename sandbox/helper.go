@@ -35,6 +35,9 @@ type helperStreams struct {
 	in      io.Reader
 	out     io.Writer
 	timeout time.Duration
+	// passive has the verb fail in a session that has no room for it, instead of killing what
+	// commands have left there.
+	passive bool
 	// run runs the verb. If it is nil, the verb waits in the queue with the session's commands.
 	run runFunc
 }
@@ -64,7 +67,8 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 		run = s.pool.Run
 	}
 	st, err := run(ctx, command)
-	if err != nil && s.makeRoom(ctx, err) {
+	if err != nil && !streams.passive && s.makeRoom(ctx, err) {
+		// The command has not started, and so nothing has read its stdin: see exec.Command.
 		st, err = run(ctx, command)
 	}
 	e, _ := errors.AsType[*exec.Error](err)
@@ -78,6 +82,8 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	case st.Code == runtimeAbort:
 		// The Go runtime could not start a thread. What it prints then is not for people.
 		return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseResources, Err: fullError{errors.New(stderr.String())}}
+	case st.Code == wire.ExitUsage:
+		return errOlder
 	case st.Code == wire.ExitNoInput:
 		return missingError{strings.TrimSpace(stderr.String())}
 	case st.Code != 0:
@@ -87,6 +93,9 @@ func (s *Session) helperAs(ctx context.Context, user User, streams helperStreams
 	}
 	return nil
 }
+
+// errOlder is the error of a verb that the session's runner does not know.
+var errOlder = errors.New("the session was started by an earlier version, which cannot do this; it can be pulled from")
 
 // missingError reports, with the runner's text, that a path does not exist.
 type missingError struct{ text string }

@@ -10,13 +10,16 @@ type Hint string
 // Hints.
 const (
 	HintCopy      Hint = "copy"           // give the session a copy of the directory
+	HintMount     Hint = "mount"          // copy the directory into the session
 	HintOwner     Hint = "owner"          // change the directory's owner, name another user, give a copy, or use profile dev
 	HintDev       Hint = "profile-dev"    // use profile dev
 	HintStrict    Hint = "profile-strict" // use profile strict
 	HintUnlimited Hint = "unlimited"      // see why the engine lacks a limit, or use profile dev knowingly
 	HintMemory    Hint = "memory"         // give the session more memory
 	HintForce     Hint = "force"          // overwrite all the same
+	HintSecretEnv Hint = "secret-env"     // configure the variable as a secret, or give it to single commands
 	HintKept      Hint = "kept"           // look at the kept workspace, or get it
+	HintResolver  Hint = "resolver"       // end the program that listens at the resolver's port
 )
 
 // hinted is an error with a hint. Its text is that of the error.

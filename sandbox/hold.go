@@ -19,7 +19,7 @@ var errHold = errors.New("the workspace in memory could not be held in time")
 // after the reset. If the engine cannot start the reader in time, the workspace is lost, and
 // the results of the commands that run at that time say so.
 func (s *Session) hold(ctx context.Context) (release func()) {
-	info, err := s.engine.info(ctx)
+	info, err := s.engine.backend.Info(ctx)
 	if s.info.Limits.Disk == 0 || s.info.Workspace.Kind == WorkspaceBind || err == nil && info.ResetKeeps == engine.KeepsMemory {
 		return func() {}
 	}

@@ -54,7 +54,7 @@ func (j *Job) ask(ctx context.Context, q wire.JobQuery, streams helperStreams) e
 // has no room for the process that asks, Wait tries again.
 func (j *Job) Wait(ctx context.Context) (JobInfo, error) {
 	info, err := j.Now(ctx)
-	for err == nil && info.State == JobRunning || noRoom(err) && pause(ctx) {
+	for err == nil && info.State == JobRunning || noRoom(err) && pause(ctx, busyPause) {
 		if err = j.ask(ctx, wire.JobQuery{Verb: wire.JobWait}, helperStreams{}); err == nil {
 			info, err = j.Now(ctx)
 		}

@@ -202,6 +202,28 @@ func TestStartJobRefused(t *testing.T) {
 	})
 }
 
+// A job that is refused before it reaches the runner ends the subscriptions to its output.
+func TestRefusedJobEndsOutput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, _, s := withJobs(t)
+		defer s.Release()
+		var updates *sink.Subscription
+		c := Command{Script: "x", Watch: func(out *sink.Sink) { updates = out.Subscribe() }, Job: &JobOptions{Most: MaxJobs + 1}}
+		if res, err := s.Run(t.Context(), c); !isInput(err) || res.Job != nil {
+			t.Errorf("Run() = %+v, %v; want an InputError", res, err)
+		}
+		late := time.After(time.Minute)
+		for open := true; open; {
+			select {
+			case _, open = <-updates.Updates():
+			case <-late:
+				t.Fatal("the updates go on after Run has returned")
+			}
+		}
+	})
+}
+
 func isCause(err error, cause exec.Cause) bool {
 	e, ok := errors.AsType[*exec.Error](err)
 	return ok && e.Cause == cause

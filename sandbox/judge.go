@@ -34,7 +34,12 @@ type Judgment struct {
 const (
 	CauseDenied          exec.Cause = "denied"
 	CauseConflict        exec.Cause = "conflict"
+	CauseUnmerged        exec.Cause = "unmerged"
+	CauseApplying        exec.Cause = "applying"
+	CauseDiverged        exec.Cause = "diverged"
 	CauseForeignBind     exec.Cause = "foreign-bind"
+	CauseBadCache        exec.Cause = "bad-cache"
+	CauseUnknownCache    exec.Cause = "unknown-cache"
 	CauseUnknownSession  exec.Cause = "unknown-session"
 	CauseUnknownJob      exec.Cause = "unknown-job"
 	CauseJobRunning      exec.Cause = "job-running"
@@ -88,7 +93,12 @@ var kinds = []struct {
 }{
 	{FaultPolicy, CauseDenied, typed[*policy.Denial]},
 	{FaultConflict, CauseConflict, typed[*ConflictError]},
+	{FaultConflict, CauseUnmerged, typed[*ApplyConflictError]},
+	{FaultConflict, CauseApplying, wraps(ErrApplyBusy)},
+	{FaultConflict, CauseDiverged, wraps(ErrDiverged)},
 	{FaultInput, CauseForeignBind, typed[*ForeignBindError]},
+	{FaultInput, CauseBadCache, typed[*engine.CacheError]},
+	{FaultInput, CauseUnknownCache, wraps(ErrUnknownCache)},
 	{FaultInput, CauseUnknownSession, wraps(ErrUnknownSession)},
 	{FaultInput, CauseUnknownJob, wraps(ErrUnknownJob)},
 	{FaultInput, CauseJobRunning, wraps(ErrJobRunning)},

@@ -80,9 +80,11 @@ type Observation struct {
 	Artifact sink.Artifact
 	// Connection is set for EventConnection alone.
 	Connection *Connection
-	Masked     int64  // secrets that were masked in the output
-	Job        string // id of the job that the command became, or that has ended
-	JobTag     string // identifies that job for ever; its id may be used again
+	// Decision is set for EventNetworkAnswer alone.
+	Decision *NetworkDecision
+	Masked   int64  // secrets that were masked in the output
+	Job      string // id of the job that the command became, or that has ended
+	JobTag   string // identifies that job for ever; its id may be used again
 
 	script  string
 	args    []string
@@ -165,7 +167,10 @@ func (s *Session) intend(ctx context.Context, o Observer, kind EventKind, mode M
 	e := newObservation(kind, s.ID(), c, s.engine.opts.Secrets)
 	e.Mode, e.Where = mode, where
 	var err error
-	if e.ID, err = newID(); err == nil {
+	if e.ID = c.id; e.ID == "" {
+		e.ID, err = newID()
+	}
+	if err == nil {
 		err = o.Intend(ctx, e)
 	}
 	if err != nil {

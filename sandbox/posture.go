@@ -22,9 +22,9 @@ func (e *PostureError) Error() string {
 	return "the container is not confined as it should be: " + strings.Join(e.Mismatches, "; ")
 }
 
-// settle makes a new container ready for its first command. It checks the confinement from
+// makeReady makes a new container ready for its first command. It checks the confinement from
 // inside and creates the user's home.
-func (s *Session) settle(ctx context.Context, info engine.Info) error {
+func (s *Session) makeReady(ctx context.Context, info engine.Info) error {
 	report, wrong, err := s.posture(ctx, s.pool.Run, info)
 	if err != nil {
 		return fmt.Errorf("session %s: %w", s.ID(), err)
@@ -40,7 +40,7 @@ func (s *Session) settle(ctx context.Context, info engine.Info) error {
 		s.notes = append(s.notes, "the engine gives its containers the names in its machine's /etc/hosts "+
 			"(Podman: base_hosts_file = \"none\" in containers.conf)")
 	}
-	if err := s.checkBind(ctx, report); err != nil {
+	if err := s.checkBinds(ctx, report); err != nil {
 		return fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	if _, err := s.helper(ctx, wire.VerbHome.Command()); err != nil {
@@ -60,6 +60,9 @@ func (s *Session) posture(ctx context.Context, run runFunc, info engine.Info) (r
 	if report, err = wire.ParsePosture(out.Bytes()); err != nil {
 		return nil, nil, fmt.Errorf("posture: %w", err)
 	}
+	if open := s.reachable(report); len(open) > 0 { // in profile dev too
+		return nil, nil, &PostureError{Mismatches: open}
+	}
 	wrong = s.expect(info).compare(report)
 	if len(wrong) > 0 && s.info.Profile == Strict {
 		return nil, nil, &PostureError{Mismatches: wrong}
@@ -70,6 +73,7 @@ func (s *Session) posture(ctx context.Context, run runFunc, info engine.Info) (r
 // expectation holds the facts that a posture report must have.
 type expectation struct {
 	exact  map[wire.FactKey]string   // key: value
+	spare  map[wire.FactKey]int64    // key: by how much a number may be above its exact value
 	oneOf  map[wire.FactKey][]string // key: values
 	mounts map[string]bool           // target: read-only
 }
@@ -90,6 +94,7 @@ func (s *Session) expect(info engine.Info) expectation {
 			wire.FactLimit.Of("memory"): strconv.FormatInt(l.Limits.Memory, 10),
 		},
 		oneOf: map[wire.FactKey][]string{},
+		spare: map[wire.FactKey]int64{},
 		mounts: map[string]bool{
 			"/": l.Profile == Strict, engine.RunnerDir: true, "/tmp": false, "/run": false, wire.JobsDir: false,
 			l.Workspace.Target: l.Workspace.ReadOnly,
@@ -110,6 +115,11 @@ func (s *Session) expect(info engine.Info) expectation {
 	if l.Network == NetworkNone {
 		want.exact[wire.FactInterfaces] = "lo"
 	}
+	if l.Shape >= 2 && l.Network == NetworkNone {
+		for _, name := range []string{"public", "public6", "dns", "metadata", "gateway"} {
+			want.oneOf[wire.FactReach.Of(name)] = unreachable
+		}
+	}
 	if l.Shape >= 1 {
 		// On a kernel without this setting only uid 0 may listen on low ports.
 		want.oneOf[wire.FactSysctl.Of(wire.UnprivilegedPorts)] = []string{"0", wire.FactUnknown}
@@ -124,14 +134,23 @@ func (s *Session) expect(info engine.Info) expectation {
 			}
 		}
 	}
+	if s.restarted != nil && s.restarted.pending.Load() {
+		// Another process may be asking the session something at this moment: see withSpare.
+		want.spare[wire.FactLimit.Of("pids")] = maxSpare
+	}
 	switch l.Profile {
 	case Strict:
-		want.mounts[l.home()] = false
+		if !l.HomeInside {
+			want.mounts[l.home()] = false
+		}
 	case Dev:
 		want.exact["CapPrm"], want.exact["CapEff"] = "00000000000000fb", "00000000000000fb"
 		want.exact["CapBnd"] = "00000000200000fb" // CAP_AUDIT_WRITE, which no command can gain
 		delete(want.oneOf, wire.FactTry.Of("ptrace"))
 		delete(want.oneOf, wire.FactTry.Of("kill_init"))
+	}
+	for _, m := range l.Mounts {
+		want.mounts[m.Target] = m.ReadOnly
 	}
 	for _, name := range info.Unenforced {
 		delete(want.exact, wire.FactLimit.Of(name))
@@ -161,7 +180,7 @@ func (want expectation) compare(report wire.Posture) []string {
 			wrong = append(wrong, want.compareMount(fact, mounted)...)
 			continue
 		}
-		if exact, ok := want.exact[key]; ok && value != exact {
+		if exact, ok := want.exact[key]; ok && value != exact && !within(value, exact, want.spare[key]) {
 			wrong = append(wrong, fmt.Sprintf("%s is %q, not %q", key, value, exact))
 		}
 		if some, ok := want.oneOf[key]; ok && !slices.Contains(some, value) {
@@ -189,6 +208,13 @@ func (want expectation) compare(report wire.Posture) []string {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// within reports whether a number is above exact by at most spare.
+func within(value, exact string, spare int64) bool {
+	n, err := strconv.ParseInt(value, 10, 64)
+	least, exactErr := strconv.ParseInt(exact, 10, 64)
+	return spare > 0 && err == nil && exactErr == nil && n >= least && n-least <= spare
 }
 
 // compareMount checks one mount.

@@ -73,6 +73,33 @@ func TestPostureSeesEachMismatch(t *testing.T) {
 	}
 }
 
+// After a restart the pids limit may be raised, because another process asks the session something.
+// It is not a reason to remove the session.
+func TestPostureRaisedLimit(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		restarted bool
+		limit     string
+		right     bool
+	}{
+		{true, "512", true},
+		{true, "576", true},
+		{true, "768", true},
+		{true, "769", false},
+		{true, "511", false},
+		{true, "max", false},
+		{false, "576", false},
+	} {
+		s := &Session{info: Info{Profile: Strict, labels: labelSpec{Profile: Strict, User: User{1000, 50}, Limits: Limits{Memory: 1 << 30, Pids: 512}, Workspace: Workspace{Target: "/workspace"}}}, restarted: newRestarted()}
+		s.restarted.pending.Store(row.restarted)
+		want := s.expect(engine.Info{})
+		report := strings.Replace(reportFor(want), "limit.pids=512", "limit.pids="+row.limit, 1)
+		if wrong := want.compare(parsed(t, report)); (len(wrong) == 0) != row.right {
+			t.Errorf("restarted %t, pids limit %s: compare() = %q; want it right: %t", row.restarted, row.limit, wrong, row.right)
+		}
+	}
+}
+
 // A report that says a thing twice cannot hide the bad one behind the good one.
 func TestPostureRepeatedLines(t *testing.T) {
 	t.Parallel()

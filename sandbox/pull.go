@@ -22,6 +22,11 @@ type PullOptions struct {
 	// Untracked neither uses nor writes a record of what both sides have in common. It is
 	// for a directory of the caller's own.
 	Untracked bool
+	// Into copies a directory into the target under its own name, if the target is a directory or
+	// ends in a separator, as cp does. Otherwise what is in it is copied.
+	Into bool
+	// Skip says what of a directory is not copied; nil: all is.
+	Skip Skip
 }
 
 // Pulled says what Pull did.
@@ -31,6 +36,9 @@ type Pulled struct {
 	// nothing.
 	Deleted []string
 	Written int // files, directories and links
+	Files   int // of those, how many are files
+	Bytes   int64
+	Alike   int // files that were not written because they are here already
 }
 
 // ConflictError is returned by Pull if it would overwrite changes of the user.
@@ -40,12 +48,11 @@ type ConflictError = transfer.ConflictError
 // directory are copied into the directory to, which is created if it is missing. A file is
 // copied into to if that is a directory or ends in a separator, and otherwise becomes to.
 //
-// Only regular files, directories and symbolic links that stay inside are made, never
-// anything outside of the directory, and nothing that this machine's tools run by
-// themselves, as the configuration and hooks of a repository. What the session has not
-// changed is not written. What was changed here since both had the same is a
-// *ConflictError, and then nothing was written at all. A src that is missing is an
-// *InputError.
+// Only regular files, directories and symbolic links that stay inside are made, never anything
+// outside of the directory, and nothing that this machine's tools run by themselves, such as the
+// configuration and hooks of a repository. Pull does not write what the session has not changed.
+// If it would overwrite a change made here since both sides were equal, it returns a
+// *ConflictError and writes nothing. If src is missing, it returns an *InputError.
 func (s *Session) Pull(ctx context.Context, src, to string, o PullOptions) (done Pulled, err error) {
 	err = s.observeTransfer(ctx, ModePull, s.inside(src), to, func() error {
 		if done, err = s.pull(ctx, src, to, o); err != nil {
@@ -102,12 +109,12 @@ func (s *Session) pull(ctx context.Context, src, to string, o PullOptions) (Pull
 		report, err = p.in.Finish()
 	}
 	err = errors.Join(err, p.in.Close())
-	done := Pulled{Deleted: report.Deleted, Written: report.Written}
+	done := Pulled{Deleted: report.Deleted, Written: report.Written, Files: report.Files, Bytes: report.Bytes, Alike: report.Alike}
 	for _, l := range report.LeftOut {
 		done.LeftOut = append(done.LeftOut, l.String())
 	}
 	if err == nil && p.tracked() {
-		err = s.remember(ctx, p.at.pair, p.at.known, report.State)
+		err = s.remember(ctx, p.at.pair, p.at.known, report.State, nil)
 	}
 	return done, err
 }
@@ -135,6 +142,9 @@ func (p *pulling) aim(ctx context.Context, to string) error {
 		if !missing {
 			p.tree.err = badInput("path", "%s is a directory, and %s is not", p.src, to)
 		}
+	}
+	if base := path.Base(p.src); p.o.Into && base != "/" && (!missing || endsInSeparator(to)) && p.tree.err == nil {
+		p.tree.dir = filepath.Join(abs, filepath.FromSlash(base))
 	}
 	if p.o.Untracked {
 		return nil
@@ -173,7 +183,7 @@ func (p *pulling) take(e transfer.Entry, content io.Reader) error {
 		if p.at.err != nil {
 			return p.at.err
 		}
-		o := transfer.Options{Force: p.o.Force, Named: p.at == &p.file, Leave: transfer.IsCredential, Clean: transfer.Clean}
+		o := transfer.Options{Force: p.o.Force, Named: p.at == &p.file, Skip: p.o.Skip, Leave: transfer.IsCredential, Clean: transfer.Clean}
 		if p.tracked() {
 			o.Base = p.at.known.Below(p.at.pair.below)
 		}

@@ -90,8 +90,8 @@ func (s *Session) closeReader(ctx context.Context) error {
 // have ended and its workspace be kept. A kept workspace is mounted read-only in a
 // container in which no program of the session's image or workspace runs. The caller must
 // call done: it releases a running session, and removes that container.
-func (e *Engine) OpenFiles(ctx context.Context, id string) (s *Session, done func(context.Context) error, err error) {
-	state, err := e.find(ctx, id)
+func (e *Engine) OpenFiles(ctx context.Context, ref string) (s *Session, done func(context.Context) error, err error) {
+	state, err := e.find(ctx, ref)
 	if err != nil {
 		return nil, nil, err
 	}

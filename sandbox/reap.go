@@ -13,8 +13,8 @@ import (
 const settleTime = 10 * time.Second
 
 // Reap removes what is left of ended sessions, and returns their ids. It removes sessions
-// that have exited, sessions that were never started and whose owner is gone, sessions that
-// have been paused past their lease and whose owner is gone, and workspaces without a
+// that have exited, sessions that were never started and whose owner is gone, sessions of
+// one process that have been paused past their lease and whose owner is gone, and workspaces without a
 // session. A running session ends itself when its lease is over.
 //
 // Reap keeps the workspace of a session that was started with a Spec.Keep, unless it is
@@ -61,16 +61,34 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 		}
 	}
 	errs = append(errs, e.enforce(ctx, time.Now()))
-	pruned, err := e.prune(ctx)
+	pruned, err := e.Prune(ctx)
 	if errs = append(errs, err); len(pruned) > 0 && e.opts.Pruned != nil {
 		e.opts.Pruned(pruned)
 	}
 	return reaped, errors.Join(errs...)
 }
 
-// prune removes what nothing needs any more: images first, so that the engine finds those
-// gone that it has made something of.
-func (e *Engine) prune(ctx context.Context) ([]string, error) {
+// Leftovers returns the ids of the sessions of which Reap would remove something, and removes nothing.
+func (e *Engine) Leftovers(ctx context.Context) ([]string, error) {
+	all, err := e.backend.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	now := time.Now()
+	for _, state := range all {
+		if !e.isOpen(state.ID) && dead(state, now) {
+			ids = append(ids, state.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Prune removes what this program has made for itself and nothing needs any more, and returns the names:
+// snapshots that are not the newest, what was made of images that are gone, and runners of other versions. What a
+// session uses stays. Reap does that too. Images go first, so that the engine finds those gone that it has made
+// something of.
+func (e *Engine) Prune(ctx context.Context) ([]string, error) {
 	gone, err := e.images.Prune(ctx)
 	if pruner, ok := e.backend.(engine.Pruner); ok {
 		more, pruneErr := pruner.Prune(ctx)
@@ -104,7 +122,10 @@ func dead(state engine.Session, now time.Time) bool {
 		return abandoned || now.Sub(state.Finished).Abs() > settleTime
 	case engine.StatusCreated: // and no other process starts it
 		return abandoned && now.Sub(info.Created).Abs() > settleTime
-	case engine.StatusPaused:
+	case engine.StatusPaused: // one that outlives its process was paused to be resumed
+		if info.Lease > DefaultLease || info.keeps() {
+			return false
+		}
 		since := state.Started
 		if since.Before(info.Created) {
 			since = info.Created

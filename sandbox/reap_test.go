@@ -49,18 +49,28 @@ func TestDead(t *testing.T) {
 		{"created long ago, owner elsewhere", elsewhere.String(), "created", time.Hour, 0, 0, false},
 		{"created long ago, owner unknown", "?", "created", time.Hour, 0, 0, false},
 		{"paused by a living process", me.String(), "paused", time.Hour, time.Hour, 0, false},
-		{"paused within the lease, owner gone", gone.String(), "paused", time.Hour, lease / 2, 0, false},
-		{"paused past the lease, owner gone", gone.String(), "paused", time.Hour, 2 * lease, 0, true},
+		{"paused within the lease, owner gone", gone.String(), "paused", time.Hour, DefaultLease / 2, 0, false},
+		{"paused past the lease, owner gone", gone.String(), "paused", time.Hour, 2 * DefaultLease, 0, true},
 	} {
 		state := stateOf(shape(t, Spec{Lease: lease}))
 		state.Labels[labelOwner] = tt.by
 		state.Labels[labelCreated] = ago(tt.created).Format(time.RFC3339Nano)
+		if tt.status == engine.StatusPaused {
+			state.Labels[labelLease] = DefaultLease.String()
+		}
 		state.Status, state.Finished = tt.status, ago(tt.finished)
 		if tt.started != 0 {
 			state.Started = ago(tt.started)
 		}
 		if got := dead(state, now); got != tt.want {
 			t.Errorf("%s: dead(…) = %t; want %t", tt.name, got, tt.want)
+		}
+		if state.Labels[labelKeep] = "24h0m0s"; tt.status == "paused" && dead(state, now) {
+			t.Errorf("%s: dead(…) of one whose workspace is kept = true; want it to wait until it is resumed", tt.name)
+		}
+		state.Labels[labelKeep] = ""
+		if state.Labels[labelLease] = "16s"; tt.status == "paused" && dead(state, now) {
+			t.Errorf("%s: dead(…) of one that outlives its process = true; want it to wait until it is resumed", tt.name)
 		}
 	}
 }
@@ -109,6 +119,9 @@ func TestReap(t *testing.T) {
 		d.Change(s.ID(), func(c *engine.Session) { c.Finished = time.Now().Add(-time.Hour) })
 		before := len(d.left())
 
+		if got, err := e.Leftovers(t.Context()); err != nil || !slices.Equal(got, []string{left}) || len(d.left()) != before {
+			t.Errorf("Leftovers() = %q, %v, and %d things are left; want %s alone, and %d", got, err, len(d.left()), left, before)
+		}
 		got, err := e.Reap(t.Context())
 		if err != nil || !slices.Equal(got, []string{left}) {
 			t.Errorf("Reap() = %q, %v; want only %s", got, err, left)
@@ -211,7 +224,7 @@ func TestFind(t *testing.T) {
 		{full, nil, ""},
 		{reader, ErrUnknownSession, "unknown session"},
 		{left, ErrUnknownSession, "unknown session"},
-		{full[:35], nil, "give more of the id"},
+		{full[:35], ErrUnknownSession, "2 match: "},
 		{"0199", ErrUnknownSession, ""},
 		{"", ErrUnknownSession, ""},
 		{"../" + full, ErrUnknownSession, ""},

@@ -19,10 +19,11 @@ const (
 	CauseKilled      exec.Cause = "killed"      // it was killed from outside
 	CauseRemoved     exec.Cause = "removed"     // it was removed from outside
 	CauseUnreachable exec.Cause = "unreachable" // the engine does not answer
-	CausePaused      exec.Cause = "paused"      // it was paused from outside
+	CausePaused      exec.Cause = "paused"      // it is paused
 )
 
-// resetTime bounds the last two rungs of the kill ladder, reset and removal.
+// resetTime bounds the last two rungs of the kill ladder, reset and removal. When all is dead, the
+// engine may take longer to start the container again: see engine.Engine.
 const resetTime = 2 * time.Second
 
 // removeTime bounds the removal of a container that could not be started again. It is short
@@ -140,11 +141,11 @@ func (s *Session) diagnose(ctx context.Context, e *exec.Error) error {
 	}
 	switch {
 	case errors.Is(err, engine.ErrNotFound):
-		return &exec.Error{Outcome: exec.Lost, Cause: CauseRemoved, Err: fmt.Errorf("its container was removed (%w)", e.Err)}
+		return &exec.Error{Outcome: exec.Lost, Cause: CauseRemoved, Err: fmt.Errorf("its container was removed: start another session (%w)", e.Err)}
 	case err != nil:
 		return &exec.Error{Outcome: e.Outcome, Cause: CauseUnreachable, Err: errors.Join(e.Err, err)}
 	case state.Status == engine.StatusPaused:
-		return &exec.Error{Outcome: e.Outcome, Cause: CausePaused, Err: fmt.Errorf("its container is paused: unpause it (%w)", e.Err)}
+		return &exec.Error{Outcome: e.Outcome, Cause: CausePaused, Err: fmt.Errorf("it is paused: resume it (%w)", e.Err)}
 	case state.Status != engine.StatusRunning:
 		return lost(state)
 	case e.Outcome == exec.Unknown:
@@ -212,7 +213,7 @@ func (s *Session) reset(ctx context.Context) (string, error) {
 	base := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(base, resetTime)
 	defer cancel()
-	info, err := s.engine.info(ctx)
+	info, err := s.engine.backend.Info(ctx)
 	if err == nil && info.ResetKeeps == engine.KeepsNone {
 		return killedRemoved, s.removed(base)
 	}

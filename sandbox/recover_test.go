@@ -65,7 +65,6 @@ func TestKillUnconfirmed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, s := deaf(t, Spec{})
 				defer s.Release()
-				s.engine.known.Store(nil)
 				tt.prepare(d)
 				begin := time.Now()
 				res, err := s.Run(t.Context(), Command{Script: "x", Timeout: time.Second})

@@ -9,16 +9,23 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// Full is a file system of the session that was full when a command failed, as the kernel
-// counted at that moment. The command may have failed for another reason.
+// Full is a file system of the session that was full when a command failed, as the kernel counted at that
+// moment, or another limit of the session that was met while the command ran. The command may have failed for
+// another reason.
 type Full struct {
-	Path  string // where it is mounted
+	Path  string // where it is mounted; or FullPids, FullMemory
 	Files bool   // true: no file can be created; false: no byte can be written
-	Limit int64  // bytes or files; 0: the size of the engine's disk
+	Limit int64  // bytes, files or processes; 0: the size of the engine's disk
 	// Setting is the key of the setting that limits it, or "".
 	Setting string
 	flag    string
 }
+
+// Limits of a session, as the Path of a Full that is not a file system.
+const (
+	FullPids   = wire.RoomPids   // the kernel refused a new process or thread
+	FullMemory = wire.RoomMemory // the kernel killed a process at the memory limit, and the command went on without it
+)
 
 // MarshalText returns the path, which represents f in JSON.
 func (f Full) MarshalText() ([]byte, error) {
@@ -28,6 +35,10 @@ func (f Full) MarshalText() ([]byte, error) {
 // String says what is full, and which setting would give the session more room.
 func (f Full) String() string {
 	switch {
+	case f.Path == FullPids:
+		return fmt.Sprintf("the session has reached its limit of %d processes and threads; give it more with --%s (%s)", f.Limit, f.flag, f.Setting)
+	case f.Path == FullMemory:
+		return fmt.Sprintf("the kernel killed a process at the session's memory limit of %s; give it more with --%s (%s)", units.BytesSize(float64(f.Limit)), f.flag, f.Setting)
 	case f.Limit == 0 && f.Files:
 		return f.Path + " is full: the engine's disk takes no more files"
 	case f.Limit == 0:
@@ -65,9 +76,13 @@ func (l labelSpec) full(all []wire.NoRoom) []Full {
 	for _, n := range all {
 		f := Full{Path: n.Path, Files: n.Files, Limit: int64(min(n.Size, 1<<62))}
 		switch {
+		case n.Path == FullPids:
+			f.Setting, f.flag, f.Limit = "limits.pids", "pids", l.Limits.Pids
+		case n.Path == FullMemory:
+			f.Setting, f.flag, f.Limit = "limits.memory", "memory", l.Limits.Memory
 		case n.Path == "/tmp":
 			f.Setting, f.flag = "limits.tmp", "tmp"
-		case n.Path == l.home() && l.Profile == Strict:
+		case below(n.Path, l.home()) && l.Profile == Strict: // or on the way to a mount in it
 			f.Setting, f.flag = "limits.home", "home"
 		case n.Path == l.Workspace.Target && l.Limits.Disk > 0:
 			f.Setting, f.flag = "limits.disk", "disk"

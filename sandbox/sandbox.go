@@ -9,13 +9,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -49,6 +48,16 @@ type Options struct {
 	Warm int
 	// Resolver resolves the names that sessions with Spec.Allow connect to. nil: this machine's.
 	Resolver network.Resolver
+	// Roots are the authorities that hosts must have a certificate of where requests are read inside
+	// TLS. nil: those that this machine trusts.
+	Roots *x509.CertPool
+	// Upstream is the proxy of this machine that such connections leave through. nil: none.
+	Upstream *network.Upstream
+	// Network is called before each command of a session that was started with Spec.Detached, and
+	// whose connections another process carries. It asks that process to watch them; the function
+	// that it returns is called at the command's end, and returns Result.Network. It may be nil, and
+	// may return nil.
+	Network func(ctx context.Context, session Info) (used func() *NetworkUse)
 	// Observer is called with what happens to commands and sessions. It may be nil.
 	Observer Observer
 	// Keep limits the kept workspaces of sessions that have ended.
@@ -70,8 +79,6 @@ type Engine struct {
 
 	idle time.Duration // how long a transfer may stand still
 
-	known atomic.Pointer[engine.Info] // the backend's description; nil until it was asked
-
 	mu       sync.Mutex
 	sessions map[string]*Session // guarded by mu; those started here and not stopped
 	warm     warmPool
@@ -84,35 +91,22 @@ func New(backend engine.Engine, images Images, opts Options) *Engine {
 	return e
 }
 
-// info returns the backend's description, which does not change and is asked for once.
-func (e *Engine) info(ctx context.Context) (engine.Info, error) {
-	if known := e.known.Load(); known != nil {
-		return *known, nil
-	}
-	info, err := e.backend.Info(ctx)
-	if err == nil {
-		e.known.Store(&info)
-	}
-	return info, err
-}
-
 // callTime bounds one call of the engine that has nothing to transfer.
 const callTime = 30 * time.Second
 
-// ErrUnknownSession is returned if no session has the id, or if it is a prefix of the ids of
-// several sessions.
+// ErrUnknownSession is returned if a reference names no session, or several.
 var ErrUnknownSession = errors.New("unknown session")
 
-// Open adopts a session that any process has started. id is the session's id or a prefix of
-// it that no other session has.
-func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
+// Open adopts a session that any process has started. ref is the session's id or name, a part of
+// one of them that no other session has, or LastStarted.
+func (e *Engine) Open(ctx context.Context, ref string) (*Session, error) {
 	e.mu.Lock()
-	s := e.sessions[id]
+	s := e.sessions[ref]
 	e.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
-	state, err := e.find(ctx, id)
+	state, err := e.find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -133,30 +127,23 @@ func (e *Engine) Open(ctx context.Context, id string) (*Session, error) {
 	return s, nil
 }
 
-// find finds a session by its id, or by a prefix of it that no other session has.
-func (e *Engine) find(ctx context.Context, id string) (engine.Session, error) {
-	if engine.ValidID(id) {
-		state, err := e.backend.Find(ctx, id)
+// find finds a session by a reference, as Open says.
+func (e *Engine) find(ctx context.Context, ref string) (engine.Session, error) {
+	if engine.ValidID(ref) {
+		state, err := e.backend.Find(ctx, ref)
 		if errors.Is(err, engine.ErrNotFound) || err == nil && !isSession(state) {
-			return engine.Session{}, unknown(id)
+			return engine.Session{}, unknown(ref)
 		}
 		return state, err
 	}
-	if !validPrefix(id) {
-		return engine.Session{}, unknown(id)
+	if !nameForm.MatchString(ref) {
+		return engine.Session{}, unknown(ref)
 	}
 	all, err := e.backend.List(ctx)
 	if err != nil {
 		return engine.Session{}, err
 	}
-	all = slices.DeleteFunc(all, func(s engine.Session) bool { return !isSession(s) || !strings.HasPrefix(s.ID, id) })
-	switch len(all) {
-	case 0:
-		return engine.Session{}, unknown(id)
-	case 1:
-		return all[0], nil
-	}
-	return engine.Session{}, fmt.Errorf("%w: %d sessions begin with %q: give more of the id", ErrUnknownSession, len(all), id)
+	return match(all, ref)
 }
 
 // isSession reports whether s can be found and listed. Readers cannot, nor can the remains of
@@ -169,31 +156,24 @@ func unknown(id string) error {
 	return fmt.Errorf("session %q: %w", id, ErrUnknownSession)
 }
 
-// validPrefix reports whether text could be a prefix of an id. It must have at least 4
-// characters.
-func validPrefix(text string) bool {
-	if len(text) < 4 || len(text) > 36 {
-		return false
-	}
-	for _, r := range text {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') && r != '-' {
-			return false
-		}
-	}
-	return true
-}
-
 // Info describes a session.
 type Info struct {
 	ID        string        `json:"id"`
+	Name      string        `json:"name"`   // as given, or made up from the id
 	Status    engine.Status `json:"status"` // the engine's, or StatusKept
 	Image     string        `json:"image"`
 	ImageID   string        `json:"imageID"`
 	Profile   Profile       `json:"profile"`
 	User      User          `json:"user"`
+	UserName  string        `json:"userName"` // what USER says, and passwd if the image has no name for the uid
+	Home      string        `json:"home"`
 	Network   Network       `json:"network"`
+	Rules     *NetworkRules `json:"networkRules,omitempty"` // nil: there are none, and there will be none
 	Limits    Limits        `json:"limits"`
 	Workspace Workspace     `json:"workspace"`
+	Env       []string      `json:"env,omitempty"`       // names of the variables that all its commands have: see Spec.Env
+	Mounts    []Mount       `json:"mounts,omitempty"`    // besides the workspace
+	Directory string        `json:"directory,omitempty"` // as Spec.Directory
 	Lease     time.Duration `json:"-"`
 	LeaseText string        `json:"lease"`
 	Created   time.Time     `json:"created"`
@@ -229,8 +209,10 @@ func describeLabels(id string, labels map[string]string) (Info, error) {
 	}
 	info.readKeep(labels)
 	l := info.labels
+	info.Name, info.Directory = cmp.Or(l.Name, MadeUpName(id)), l.Directory
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
-	info.Network, info.Workspace, info.LeaseText = l.Network, l.Workspace, info.Lease.String()
+	info.Network, info.Rules, info.Workspace, info.LeaseText = l.Network, l.Rules, l.Workspace, leaseText(info.Lease)
+	info.Env, info.Mounts, info.UserName, info.Home = l.envNames(), l.Mounts, l.userName(), l.home()
 	info.Limits = l.Limits.sized(l.Profile) // earlier versions did not write the default sizes
 	return info, nil
 }
@@ -259,9 +241,9 @@ func (e *Engine) List(ctx context.Context) ([]Info, error) {
 	return list, nil
 }
 
-// Show describes one session, by its id or a unique prefix.
-func (e *Engine) Show(ctx context.Context, id string) (Info, error) {
-	state, err := e.find(ctx, id)
+// Show describes one session, by a reference as Open takes it.
+func (e *Engine) Show(ctx context.Context, ref string) (Info, error) {
+	state, err := e.find(ctx, ref)
 	if err != nil {
 		return Info{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,19 +26,26 @@ type Session struct {
 	handle  engine.Handle
 	info    Info
 	pool    *exec.Pool
-	network *exceptions // nil: there are none, or another process serves them
+	network *exceptions // guarded by engine.mu; nil: there are none, or another process serves them
+	inward  *inward     // nil in a reader
 	notes   []string
 	left    []string
-	reading bool                          // it is a reader: see startReader
-	spare   bool                          // it is prepared and unused; cleared before its first use
-	kept    func() (*sink.Session, error) // artifacts, opened once
+	// standing are those of notes that StandingNotes returns.
+	standing []string
+	reading  bool                          // it is a reader: see startReader
+	spare    bool                          // it is prepared and unused; cleared before its first use
+	kept     func() (*sink.Session, error) // artifacts, opened once
 
 	resetting sync.Mutex // one reset at a time
 	restarted *restarted
 	raising   sync.Mutex     // one raise of the pids limit at a time
 	holding   sync.WaitGroup // containers that hold the workspace over a reset
-	losses    atomic.Int64   // resets that lost a workspace in memory
-	released  atomic.Bool    // this process has released it
+	ports     newPorts
+	ran       ran
+	losses    atomic.Int64 // resets that lost a workspace in memory
+	released  atomic.Bool  // this process has released it
+
+	placeholders []string // of secrets, as variables K=V; set before the first command
 
 	mu       sync.Mutex
 	noted    map[string]bool // guarded by mu; tags of the jobs whose end was observed
@@ -52,13 +60,25 @@ func (s *Session) Info() Info { return s.info }
 
 // Notes returns notes for the owner of the session, such as which image replaced the default
 // one, what the network reaches, and what the engine cannot do.
-func (s *Session) Notes() []string { return s.notes }
+func (s *Session) Notes() []string {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	return s.notes
+}
+
+// StandingNotes returns those of Notes that each session of this image, engine and network has, and
+// that a user who starts many need not read each time.
+func (s *Session) StandingNotes() []string {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	return s.standing
+}
 
 // LeftOut lists the files that were not copied into the workspace because they looked like
 // credentials.
 func (s *Session) LeftOut() []string { return s.left }
 
-// Result is how a command that ran has ended, and its output.
+// Result says how a command that ran has ended, and holds its output.
 type Result struct {
 	exec.Status
 	Session string
@@ -82,16 +102,29 @@ type Result struct {
 	// Room means that survivors of earlier commands were killed so that this command could
 	// start.
 	Room bool
-	// Full lists the file systems of the session that were full when the command failed.
+	// Full lists the file systems of the session that were full when the command failed, and the limits that
+	// were met while it ran.
 	Full []Full
-	// Network is what was refused and what was allowed of the session's connections while the
-	// command ran. It is nil if there was none of either.
+	// MemoryLimit is the session's, in bytes, if Reason is exec.OOMKilled.
+	MemoryLimit int64
+	// Network describes the session's connections, allowed and refused, while the command ran. It
+	// is nil if there were none.
 	Network *NetworkUse
+	// Offline is a hint: the command failed in a session that has no network and no rules, and its
+	// output ends as if a name had not resolved. The command wrote that text, so that a program
+	// must not decide anything by it.
+	Offline bool
+	// Ports are the ports that processes of the session have begun to listen to, as seen when the
+	// command ended. They are looked for only after a command of this Session has left processes
+	// behind or has become a job.
+	Ports []Port
 	// Policy is the policy's decision; the zero value if there is no policy.
 	Policy policy.Decision
 	// Job is set if the command has become a job. Then the Reason is exec.HandedOver, and
 	// Output is what it had written until then.
 	Job *Job
+
+	carried bool // something carries connections of the session, and knows what was refused
 }
 
 // Run runs one command and waits for it to end, or to become the job Result.Job. It returns
@@ -100,18 +133,26 @@ type Result struct {
 // A nil error means that the command ran, whatever its exit code. Otherwise errors.As finds
 // a *policy.Denial, an *InputError, or an *exec.Error that says whether the command may have
 // run, and the Result has nothing but the output so far.
-func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
-	mode := ModeCommand
-	if c.Job != nil && c.Job.After == 0 {
-		mode = ModeJob
-	}
-	res := Result{Session: s.ID()}
-	over, err := s.admit(ctx, &c, mode, &res)
+func (s *Session) Run(ctx context.Context, c Command) (res Result, err error) {
+	c.id, _ = newID() // without one it is not known which connections are its own
+	res.Session = s.ID()
+	over, err := s.admit(ctx, &c, c.mode(), &res)
 	if err != nil {
 		return res, err
 	}
-	err = s.run(ctx, c, &res)
-	over(res, err)
+	defer func() { over(res, err) }()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	out, release, err := s.openSink(ctx, c, end)
+	if err != nil {
+		return res, err
+	}
+	defer release()
+	command, err := s.connect(ctx, c, out, release)
+	if err == nil {
+		err = s.attempt(ctx, c, command, &res)
+	}
+	err = s.settle(ctx, command, out, &res, err)
 	return res, err
 }
 
@@ -134,22 +175,26 @@ func (s *Session) admit(ctx context.Context, c *Command, mode Mode, res *Result)
 	return over, nil
 }
 
-// run runs a command that was admitted: it opens the sink, attempts the command, and
-// settles the result. With an error res has no more than the output.
-func (s *Session) run(ctx context.Context, c Command, res *Result) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+// openSink opens the writers that the command's output goes through, and passes them to
+// c.Watch. Output above the limit calls end. The caller must call release in the end; before
+// that, release makes live writers give up that block.
+func (s *Session) openSink(ctx context.Context, c Command, end context.CancelCauseFunc) (out *sink.Sink, release func(), err error) {
 	blocked, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
 	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
 	c.Output.Release = blocked.Done()
-	out, err := s.sink(c.Output)
-	if err != nil {
-		return err
+	if out, err = s.sink(c.Output); err != nil {
+		release()
+		return nil, nil, err
 	}
 	if c.Watch != nil {
 		c.Watch(out)
 	}
+	return out, release, nil
+}
+
+// connect returns the command as the pool takes it: it writes to out, and may become a job if
+// c.Job allows it.
+func (s *Session) connect(ctx context.Context, c Command, out *sink.Sink, release func()) (exec.Command, error) {
 	command := s.command(c)
 	command.Stdout = out.Stdout()
 	if c.Output.Streams == sink.Split {
@@ -158,13 +203,10 @@ func (s *Session) run(ctx context.Context, c Command, res *Result) error {
 	command.OnKill = func() { releaseLater(ctx, command.Grace, release) }
 	if c.Job != nil {
 		if err := s.offer(&command, c.Job, release); err != nil {
-			return fmt.Errorf("session %s: %w", s.ID(), err)
+			return exec.Command{}, err
 		}
 	}
-	used := s.network.watch()
-	err = s.attempt(ctx, command, res)
-	res.Network = used()
-	return s.conclude(command, c.Job, out, res, err)
+	return command, nil
 }
 
 // releaseLater makes live writers that block give up, after half of a kill's last grace.
@@ -179,32 +221,52 @@ func releaseLater(ctx context.Context, grace time.Duration, release func()) {
 }
 
 // attempt runs the command in the pool. If the session has no room for it, attempt makes
-// room and tries once more. If the runner was lost, attempt finds out what happened: the
-// command may have become a job, or the session may have to be reset.
-func (s *Session) attempt(ctx context.Context, command exec.Command, res *Result) (err error) {
+// room and tries once more. If it fails, rescue finds out what happened.
+func (s *Session) attempt(ctx context.Context, c Command, command exec.Command, res *Result) (err error) {
+	used, carried := s.watchNetwork(ctx, c)
+	res.carried = carried
+	var over func(job bool)
+	command.OnRunner, over = s.ran.follow(c.id)
 	start, losses := time.Now(), s.losses.Load()
 	res.Status, err = s.pool.Run(ctx, command)
 	if err != nil && s.makeRoom(ctx, err) {
 		res.Room = true
 		res.Status, err = s.pool.Run(ctx, command)
 	}
-	if job := s.handedOver(ctx, command.Job, err); job != nil {
-		res.Status, err = exec.Status{Reason: exec.HandedOver, Elapsed: time.Since(start), Handed: job}, nil
-	}
 	res.Killed = rungs[res.Rung]
 	if err != nil {
-		res.Status, res.Killed, err = s.recover(ctx, err)
+		err = s.rescue(ctx, command.Job, res, err)
 		res.Elapsed = time.Since(start)
 	}
 	res.WorkspaceLost = s.losses.Load() != losses
+	over(res.Handed != nil)
+	res.Network = used()
+	return limitText(err, c.Job)
+}
+
+// rescue completes the result of a command for which the pool has returned err. If the runner
+// was lost, the command may have become a job, or the session may have to be reset.
+func (s *Session) rescue(ctx context.Context, job *exec.Job, res *Result, err error) error {
+	if started := s.handedOver(ctx, job, err); started != nil {
+		res.Status = exec.Status{Reason: exec.HandedOver, Handed: started}
+		return nil
+	}
+	res.Status, res.Killed, err = s.recover(ctx, err)
 	return err
 }
 
-// conclude closes the sink and completes the result. It returns err as an error of the session.
-func (s *Session) conclude(command exec.Command, o *JobOptions, out *sink.Sink, res *Result, err error) error {
+// settle closes the sink and completes the result. It returns err as an error of the session.
+func (s *Session) settle(ctx context.Context, command exec.Command, out *sink.Sink, res *Result, err error) error {
+	if err == nil {
+		res.Ports = s.startedPorts(ctx, res.Status)
+	}
 	res.Output, res.Full = out.Close(), s.info.labels.full(res.NoRoom)
 	if err != nil {
-		return fmt.Errorf("session %s: %w", s.ID(), limitText(err, o))
+		return fmt.Errorf("session %s: %w", s.ID(), err)
+	}
+	res.Offline = s.info.Network == NetworkNone && !res.carried && offline(res.Status, res.Output)
+	if res.Reason == exec.OOMKilled {
+		res.MemoryLimit = s.info.Limits.Memory
 	}
 	if res.Handed == nil {
 		return nil
@@ -235,7 +297,7 @@ func (s *Session) command(c Command) exec.Command {
 		shell = "bash"
 	}
 	return exec.Command{
-		Shell: shell, Script: c.Script, Args: c.Args, Env: overlay(l.environment(), c.Env), Dir: dir,
+		Shell: shell, Script: c.Script, Args: c.Args, Env: overlay(slices.Concat(l.environment(), l.Env, s.placeholders), c.Env), Dir: dir,
 		UID: l.User.UID, GID: l.User.GID, Stdin: c.Stdin,
 		Exclusive: c.Exclusive, Timeout: c.Timeout, Grace: s.engine.opts.Grace, Watch: l.watch(),
 	}
@@ -299,13 +361,20 @@ func (s *Session) isPaused(ctx context.Context) bool {
 	return err == nil && state.Status == engine.StatusPaused
 }
 
-// mayOpen reports whether another try to open a runner may succeed: the container must be
-// running and have room for it.
-func (s *Session) mayOpen(ctx context.Context) bool {
+// mayOpen returns nil if another try to open a runner may succeed: the container must be running
+// and have room for it. Otherwise it returns the error for the caller. That a session is full is
+// said with what was counted now, because its commands may have ended at the next count.
+func (s *Session) mayOpen(ctx context.Context, e *exec.Error) *exec.Error {
 	ctx, cancel := context.WithTimeout(ctx, resetTime)
 	defer cancel()
 	state, err := s.state(ctx)
-	return err == nil && state.Status == engine.StatusRunning && !s.isFull(ctx)
+	switch {
+	case err != nil || state.Status != engine.StatusRunning:
+		return e
+	case s.isFull(ctx):
+		return &exec.Error{Outcome: e.Outcome, Cause: exec.CauseResources, Err: fullError{e.Err}}
+	}
+	return nil
 }
 
 // Release closes this process's runners of the session, which kills the commands that they
@@ -318,6 +387,7 @@ func (s *Session) Release() {
 	x := s.network
 	s.engine.mu.Unlock()
 	s.released.Store(true)
+	s.inward.close()
 	x.close()
 	s.pool.Close()
 	s.holding.Wait()

@@ -59,7 +59,7 @@ func (s *Session) settled(ctx context.Context) error {
 // settleAgain checks the container and creates the home. It opens a runner of its own,
 // because the pool's commands wait for it.
 func (s *Session) settleAgain(ctx context.Context) error {
-	info, err := s.engine.info(ctx)
+	info, err := s.engine.backend.Info(ctx)
 	if err != nil {
 		return err
 	}

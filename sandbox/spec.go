@@ -2,10 +2,13 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,19 +140,56 @@ type Limits struct {
 // Spec is the shape of a session to start. The zero value of each field is a
 // default; Normalize fills them in.
 type Spec struct {
+	// Name is for people: up to 63 of a-z, 0-9 and -. No other session of this user on the engine
+	// may live under it. Empty: one that is made up from the id.
+	Name string
+	// Directory is the directory of this machine that the session was started in, absolute. It
+	// decides nothing here; empty: not said.
+	Directory string
 	Image     string // a reference, an image ID or "host"; empty: the default image
 	Profile   Profile
 	Workspace Workspace
 	User      *User // nil: the profile's, or the owner of a bound directory
-	Network   Network
-	// Allow and Deny are exceptions from NetworkNone: what the session's programs may reach all
-	// the same. This process carries the connections, as long as it holds the session. A Deny
-	// wins over every Allow; without an Allow nothing can be reached.
+	// UserName is what passwd and group call the session's user, unless the image has a name for its uid; "" is agent.
+	UserName string
+	Network  Network
+	// Allow and Deny are exceptions from NetworkNone: hosts that the session's programs may
+	// reach. This process carries the connections, as long as it holds the session. A Deny wins
+	// over every Allow; without an Allow nothing can be reached.
 	Allow, Deny []network.Rule
-	Limits      Limits
-	Runtime     string // "" is the engine's default
+	// Secrets are put into requests that leave the session. Its programs know them by placeholders.
+	// The values must be among Options.Secrets, so that they are masked wherever they turn up.
+	Secrets []Secret
+	// Exclude are rules for hosts whose TLS is never read, because their programs accept no
+	// certificate but the host's. What a rule for some requests allows there is refused.
+	Exclude []network.Rule
+	// NetworkLimits bound the connections that Allow lets through. Zero values are defaults.
+	NetworkLimits NetworkLimits
+	// AskNetwork is asked where no rule allows what a program wants to reach, before anything is
+	// dialled; the program waits. Its context ends when nothing waits for the answer any more, or
+	// after AskTime (0: 30s), which is a no. It is called concurrently, once for a host and port
+	// at a time; a no stands for a few minutes. It is never asked about what a rule denies, nor
+	// about local addresses. nil: what no rule allows is refused at once.
+	AskNetwork func(context.Context, NetworkQuestion) NetworkAnswer `json:"-"`
+	AskTime    time.Duration
+	// Detached says that another process carries the connections, which calls
+	// Session.CarryNetwork: the session is to outlive this one. Until then nothing can be
+	// reached.
+	Detached bool
+	Limits   Limits
+	Runtime  string // "" is the engine's default
+	// Env are variables K=V that every command of the session has, from any process. They are in the
+	// session's label, which every client of the engine can read: a secret is refused. ImageEnv adds those
+	// of the image's own ENV before them, as far as the session does not set them itself.
+	Env      []string
+	ImageEnv bool
+	// HomeInside puts the home into the workspace, at .home: it is on disk, has no size of its own, and is kept with
+	// the workspace. Diff and apply leave it out. It is not for bound directories.
+	HomeInside bool
+	// Mounts are directories that the session sees besides its workspace.
+	Mounts []Mount
 	// Lease is how long the session lives while it is idle. It must
-	// be at least a second; 0 is DefaultLease.
+	// be at least a second; 0 is DefaultLease. With Forever it does not end by itself.
 	Lease time.Duration
 	// Keep is how long the workspace is kept if the session ends in another way than by
 	// Stop. Bound directories, workspaces with a Limits.Disk and empty workspaces are not
@@ -182,6 +222,9 @@ const (
 // Normalize returns s with its defaults filled in, or an error if s is not valid. It reads
 // the owner of a bound directory.
 func (s Spec) Normalize() (Spec, error) {
+	if err := checkName(s.Name); err != nil {
+		return s, err
+	}
 	if s.Profile == "" {
 		s.Profile = Strict
 	}
@@ -197,14 +240,24 @@ func (s Spec) Normalize() (Spec, error) {
 	if err := s.checkNetwork(); err != nil {
 		return s, err
 	}
+	if err := checkSecrets(s.Secrets); err != nil {
+		return s, err
+	}
 	if s.Lease == 0 {
 		s.Lease = DefaultLease
 	}
+	s.Lease = min(s.Lease, Forever)
 	if s.Lease < time.Second {
 		return s, fmt.Errorf("lease %s: it must be at least 1s", s.Lease)
 	}
 	if s.Keep < 0 {
 		return s, fmt.Errorf("keep %s: it must not be negative", s.Keep)
+	}
+	if err := s.checkUserName(); err != nil {
+		return s, err
+	}
+	if err := checkSessionEnv(s.Env); err != nil {
+		return s, err
 	}
 	if err := s.Limits.normalize(s.Profile); err != nil {
 		return s, err
@@ -215,7 +268,17 @@ func (s Spec) Normalize() (Spec, error) {
 	if s.Workspace.Target == "" {
 		s.Workspace.Target = DefaultTarget
 	}
-	return s.normalizeUser()
+	s, err := s.normalizeUser()
+	if err != nil {
+		return s, err
+	}
+	if s.HomeInside && s.Workspace.Kind == WorkspaceBind {
+		return s, errors.New("the home cannot lie in a bound directory, which it would fill: give the session a copy, or a cache at its home")
+	}
+	if s.HomeInside && s.Limits.Home != 0 {
+		return s, errors.New("a home in the workspace has no size of its own: leave the size out")
+	}
+	return s, s.normalizeMounts()
 }
 
 func (l *Limits) normalize(p Profile) error {
@@ -311,7 +374,10 @@ func (s Spec) normalizeUser() (Spec, error) {
 // labelSpec is the part of a Spec that is kept in a label, for processes that adopt the
 // session. It holds no secret.
 type labelSpec struct {
-	Image     string    `json:"image"` // as asked for
+	Name      string    `json:"name,omitempty"` // as given
+	Directory string    `json:"directory,omitempty"`
+	By        string    `json:"by,omitempty"` // the user who started it, as userKey
+	Image     string    `json:"image"`        // as asked for
 	ImageID   string    `json:"imageID"`
 	Profile   Profile   `json:"profile"`
 	User      User      `json:"user"`
@@ -321,13 +387,35 @@ type labelSpec struct {
 	Path      string    `json:"path"`               // of commands
 	Programs  bool      `json:"programs,omitempty"` // /usr is a volume
 	Accounts  bool      `json:"accounts,omitempty"` // /etc is a volume
+	Proxy     bool      `json:"proxy,omitempty"`    // programs find the network by proxy variables, because the resolver cannot be ours
 	// Shape is the version of what sessions are created with. It is 0 for sessions without
-	// dns and sysctls, whose runners do not watch for full file systems.
+	// dns and sysctls, whose runners do not watch for full file systems, and 1 for those whose
+	// runners do not try what can be reached.
 	Shape int `json:"shape,omitempty"`
+	// Rules are nil for a session that never has exceptions from its network.
+	Rules *NetworkRules `json:"rules,omitempty"`
+	Env   []string      `json:"env,omitempty"` // of every command, K=V: see Spec.Env
+	// Mounts are directories besides the workspace.
+	Mounts   []Mount `json:"mounts,omitempty"`
+	UserName string  `json:"userName,omitempty"` // as given
+	// HomeInside says that the home lies in the workspace.
+	HomeInside bool `json:"homeInside,omitempty"`
+}
+
+// rules are what a session's label says of its network.
+func (s *Spec) rules() *NetworkRules {
+	if s.Network != NetworkNone || len(s.Allow) == 0 && !s.Detached {
+		return nil
+	}
+	rules := &NetworkRules{Allow: network.Texts(s.Allow), Deny: network.Texts(s.Deny), Detached: s.Detached}
+	if s.Detached {
+		rules.Secrets = describedSecrets(s.Secrets)
+	}
+	return rules
 }
 
 // currentShape is the Shape of the sessions that this version creates.
-const currentShape = 1
+const currentShape = 2
 
 func (l labelSpec) encode() string {
 	b, err := json.Marshal(l)
@@ -339,11 +427,17 @@ func (l labelSpec) encode() string {
 
 // home is the session user's home directory.
 func (l labelSpec) home() string {
-	if l.User.UID == 0 {
+	switch {
+	case l.HomeInside:
+		return path.Join(l.Workspace.Target, homeInside)
+	case l.User.UID == 0:
 		return "/root"
 	}
 	return strictHome
 }
+
+// homeInside is the home in a workspace. Comparisons and what is applied leave it out.
+const homeInside = ".home"
 
 // strictHome is the home in profile strict.
 const strictHome = "/home/agent"
@@ -352,14 +446,28 @@ const strictHome = "/home/agent"
 // SHELL is set because bash otherwise looks up the user in the passwd file at every start,
 // and many images have no entry for the user.
 func (l labelSpec) environment() []string {
-	name := "agent"
-	if l.User.UID == 0 {
-		name = "root"
-	}
-	return []string{
+	name := l.userName()
+	env := []string{
 		"PATH=" + l.Path, "HOME=" + l.home(), "USER=" + name, "LOGNAME=" + name,
 		"SHELL=/bin/sh", "TMPDIR=/tmp", "LANG=C.UTF-8",
 	}
+	if l.Proxy {
+		env = append(env, proxyVariables()...)
+	}
+	return env
+}
+
+// proxyVariables name the session's proxy in the forms that programs read. curl reads http_proxy in lower
+// case alone, others all of them in capitals.
+func proxyVariables() (env []string) {
+	for name, value := range map[string]string{
+		"http_proxy": "http://" + proxyAddr.String(), "https_proxy": "http://" + proxyAddr.String(),
+		"all_proxy": "socks5h://" + proxyAddr.String(), "no_proxy": "localhost,127.0.0.0/8,::1",
+	} {
+		env = append(env, name+"="+value, strings.ToUpper(name)+"="+value)
+	}
+	slices.Sort(env)
+	return env
 }
 
 // standardPath is searched before the directories of an image's PATH.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/exec"
+	"github.com/sandboxbash/sandboxbash/network"
+	"github.com/sandboxbash/sandboxbash/network/inject"
 )
 
 func sortByCreated(list []Info) {
@@ -40,6 +42,12 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 	if err := e.unfitForLabels(spec); err != nil {
 		return nil, err
 	}
+	if e.opts.Secrets.Scrub(spec.Directory) != spec.Directory {
+		spec.Directory = "" // it was not asked for, and would become a label
+	}
+	if err := e.unmasked(spec.Secrets); err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	s, err := e.start(ctx, spec)
 	id := ""
@@ -55,13 +63,29 @@ func (e *Engine) Start(ctx context.Context, spec Spec) (*Session, error) {
 // them.
 func (e *Engine) unfitForLabels(spec Spec) error {
 	for _, word := range []struct{ field, text string }{
-		{"image", spec.Image}, {"workspace", spec.Workspace.Dir}, {"workspace", spec.Workspace.Target}, {"runtime", spec.Runtime},
+		{"name", spec.Name},
+		{"image", spec.Image},
+		{"workspace", spec.Workspace.Dir},
+		{"workspace", spec.Workspace.Target},
+		{"runtime", spec.Runtime},
+		{"user-name", spec.UserName},
+		{"mounts", mountTexts(spec.Mounts)},
+		{"network.allow", strings.Join(network.Texts(spec.Allow), "\n")},
+		{"network.deny", strings.Join(network.Texts(spec.Deny), "\n")},
 	} {
 		if masked := e.opts.Secrets.Scrub(word.text); masked != word.text {
 			return badInput(word.field, "%s: %s holds a secret, and the engine would show it: use one without", word.field, masked)
 		}
 	}
-	return nil
+	return e.unfitEnv(spec.Env)
+}
+
+func mountTexts(all []Mount) string {
+	var b strings.Builder
+	for _, m := range all {
+		fmt.Fprintln(&b, m)
+	}
+	return b.String()
 }
 
 // startReapTime bounds the reap that a start waits for. It is as long as one call to an
@@ -76,7 +100,7 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 		defer cancel()
 		_, _ = e.Reap(ctx)
 	}()
-	s, err := e.warm.take(ctx, e, spec)
+	s, err := e.take(ctx, spec)
 	<-reaped
 	if err != nil {
 		return nil, err
@@ -87,6 +111,21 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 		}
 	}
 	s.spare = false
+	return s, nil
+}
+
+// take returns a session whose name no other has.
+func (e *Engine) take(ctx context.Context, spec Spec) (*Session, error) {
+	if err := e.untaken(ctx, spec.Name, ""); err != nil {
+		return nil, err
+	}
+	s, err := e.warm.take(ctx, e, spec)
+	if err == nil && spec.Name != "" {
+		err = e.claim(ctx, s, spec.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -110,15 +149,20 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	var envNotes []string
+	if spec.ImageEnv {
+		spec.Env, envNotes = withImageEnv(p.image.Env, spec.Env, e.opts.Secrets.Scrub)
+	}
 	var info Info
 	shape := shapeOf(id, spec, p)
 	shape.Labels = func(over engine.Overlays) map[string]string {
 		now := time.Now()
 		l := labelsOf(spec, p.image, over)
+		l.Proxy = p.info.EmptyResolver && len(spec.Allow) > 0
 		labels := sessionLabels(spec, l, now)
 		info = Info{
-			ID: id, Status: engine.StatusRunning, Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network,
-			Limits: l.Limits, Workspace: l.Workspace, Lease: spec.Lease, LeaseText: spec.Lease.String(), Created: now,
+			ID: id, Name: cmp.Or(l.Name, MadeUpName(id)), Directory: l.Directory, Status: engine.StatusRunning, Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network, Rules: l.Rules,
+			Limits: l.Limits, Workspace: l.Workspace, Env: l.envNames(), Mounts: l.Mounts, UserName: l.userName(), Home: l.home(), Lease: spec.Lease, LeaseText: leaseText(spec.Lease), Created: now,
 			Owner: self().String(), labels: l, key: decodeKey(labels[labelKey]),
 		}
 		info.readKeep(labels)
@@ -131,7 +175,11 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	info.Container = handle.Ref
 	s := e.session(handle, info)
 	s.spare = true
-	s.notes = slices.Concat(p.notes, spec.nameNotes(), notes, spec.networkNotes(), sizeNotes)
+	s.notes = slices.Concat(p.notes, envNotes, spec.mountNotes(), spec.nameNotes(), spec.accountNotes(info.labels), notes, spec.networkNotes(), sizeNotes)
+	s.standing = slices.Concat(p.notes, notes)
+	if spec.Network == NetworkBridge {
+		s.standing = append(s.standing, bridgeNote)
+	}
 	if err := s.ready(ctx, spec, p.info); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
@@ -140,16 +188,33 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 
 // ready settles the session and opens its network, at the same time.
 func (s *Session) ready(ctx context.Context, spec Spec, info engine.Info) error {
-	x := newExceptions(s, spec, info)
+	var secrets *inject.Set
+	if !spec.Detached { // those of another process are known by the label
+		var err error
+		if secrets, s.placeholders, err = placeholdersOf(spec.Secrets); err != nil {
+			return err
+		}
+	}
+	x, err := newExceptions(s, spec, info, secrets)
+	if err != nil {
+		return err
+	}
 	s.engine.mu.Lock() // Release may be called from now on
 	s.network = x
 	s.engine.mu.Unlock()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.settle(ctx, info) })
+	outer := ctx
+	group, ctx := errgroup.WithContext(outer)
+	group.Go(func() error { return s.makeReady(ctx, info) })
 	if x != nil {
 		group.Go(func() error { return x.open(ctx) })
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil || x == nil {
+		return err
+	}
+	found, err := x.prove(outer, nil, true)
+	s.notes = append(s.notes, found.notes()...)
+	x.proven(err)
+	return err
 }
 
 // imageName returns a name for people of the image that a session was started from.
@@ -186,7 +251,10 @@ func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, 
 	})
 	group.Go(func() error {
 		var err error
-		if p.info, err = e.info(ctx); err != nil {
+		if p.info, err = e.backend.Info(ctx); err != nil {
+			return err
+		}
+		if err := e.cachesThere(spec); err != nil {
 			return err
 		}
 		return spec.possible(p.info) // so that no image is pulled in vain
@@ -199,23 +267,24 @@ func (e *Engine) prerequisites(ctx context.Context, spec *Spec) (prerequisites, 
 
 // readsPrograms reports whether the session can have a read-only copy of its programs:
 // no command installs any, and nothing is mounted among them.
-func (s *Spec) readsPrograms() bool { return s.Profile == Strict && !s.worksIn(engine.ProgramsDir) }
+func (s *Spec) readsPrograms() bool { return s.Profile == Strict && !s.mountsIn(engine.ProgramsDir) }
 
 // names reports whether the session's user can be given a name. uid 0 needs none: every
 // image that has a passwd file names it.
-func (s *Spec) names() bool { return s.Profile == Strict && !s.worksIn(engine.AccountsDir) }
+func (s *Spec) names() bool { return s.Profile == Strict && !s.mountsIn(engine.AccountsDir) }
 
 // nameNotes returns a note if the user is not given a name.
 func (s *Spec) nameNotes() []string {
 	if s.Profile != Strict || s.names() {
 		return nil
 	}
-	return []string{fmt.Sprintf("the session's user may have no name: the workspace lies at %s, where its entry would be", s.Workspace.Target)}
-}
-
-// worksIn reports whether the workspace is in or below a directory.
-func (s *Spec) worksIn(dir string) bool {
-	return s.Workspace.Target == dir || strings.HasPrefix(s.Workspace.Target, dir+"/")
+	what, at := "the workspace", s.Workspace.Target
+	for _, m := range s.Mounts {
+		if below(m.Target, engine.AccountsDir) {
+			what, at = "a "+m.kind(), m.Target
+		}
+	}
+	return []string{fmt.Sprintf("the session's user may have no name: %s lies at %s, where its entry would be", what, at)}
 }
 
 // resolve returns the image, and notes about it for the owner.
@@ -240,7 +309,7 @@ func (s *Spec) possible(info engine.Info) error {
 	if s.Runtime != "" && len(info.Runtimes) > 0 && !slices.Contains(info.Runtimes, s.Runtime) && !strings.ContainsAny(s.Runtime, "./") {
 		return badInput("runtime", "runtime %q: the engine has %s", s.Runtime, strings.Join(info.Runtimes, ", "))
 	}
-	return nil
+	return s.holdsSocket(info)
 }
 
 // fit adapts the limits to the engine's machine. It returns an error for limits that the
@@ -266,7 +335,13 @@ func (s *Spec) fit(info engine.Info) error {
 
 // explainBind adds what an engine's refusal of a bind usually means.
 func explainBind(err error, spec Spec) error {
-	if spec.Workspace.Kind != WorkspaceBind || !errors.Is(err, engine.ErrInvalid) {
+	if !errors.Is(err, engine.ErrInvalid) {
+		return err
+	}
+	if i := slices.IndexFunc(spec.Mounts, func(m Mount) bool { return m.Dir != "" }); i >= 0 && spec.Workspace.Kind != WorkspaceBind {
+		return fmt.Errorf("%w\nthe engine must see %s at the same path; a remote or virtualised engine may not: put the files into the workspace", err, spec.Mounts[i].Dir)
+	}
+	if spec.Workspace.Kind != WorkspaceBind {
 		return err
 	}
 	return fmt.Errorf("%w\nthe engine must see %s at the same path; a remote or virtualised engine may not: use copy:%[2]s", err, spec.Workspace.Dir)
@@ -274,7 +349,9 @@ func explainBind(err error, spec Spec) error {
 
 // session returns the Session for a running session.
 func (e *Engine) session(handle engine.Handle, info Info) *Session {
-	s := &Session{engine: e, handle: handle, info: info, restarted: newRestarted()}
+	s := &Session{engine: e, handle: handle, info: info, placeholders: info.heldPlaceholders(), restarted: newRestarted()}
+	s.inward = newInward(s)
+	s.ports.opened = time.Now()
 	s.kept = sync.OnceValues(s.artifacts)
 	s.pool = exec.NewPool(exec.Options{
 		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Openings: e.opening,

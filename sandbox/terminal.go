@@ -27,6 +27,9 @@ type TerminalOptions struct {
 	// terminal. Without a Live the Terminal answers them. A Write that blocks also blocks
 	// the command. It must not block for long after the command was killed.
 	Live io.Writer
+	// Held has nothing of the output read before the first call of Attach, so that the user
+	// gets all of it. A command that ends before that waits for it for 10 s.
+	Held bool
 }
 
 // Terminal is a command on a terminal of its own. It is safe for concurrent use.
@@ -34,8 +37,6 @@ type TerminalOptions struct {
 type Terminal struct {
 	session *Session
 	command Command
-	live    io.Writer // used by read only; nil once it has failed
-	draws   bool      // this Terminal answers queries, because there is no Live
 	term    *exec.Terminal
 	stream  engine.Stream
 	out     *sink.Sink
@@ -50,6 +51,15 @@ type Terminal struct {
 	lastRead time.Time     // guarded by mu: when output last came
 	lastSent time.Time     // guarded by mu: when input was last sent
 	changed  chan struct{} // guarded by mu; closed and replaced when something is shown
+
+	// showing is held while a piece of output is shown, although a user's terminal may block
+	// that: what is shown to the next user begins where the screen ends.
+	showing sync.Mutex
+	live    *viewer         // guarded by showing; nil: this Terminal answers queries
+	seen    context.Context //nolint:containedctx // ends when no viewer is waited for any more
+	unsee   context.CancelFunc
+	begin   func()        // has the output read; may be called more than once
+	begun   chan struct{} // closed by begin
 
 	done   chan struct{} // closed when all is over
 	result Result        // set before done is closed
@@ -69,9 +79,20 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	t := &Terminal{
-		session: s, command: c, live: opts.Live, draws: opts.Live == nil, end: end, screen: screen.New(opts.Size),
+		session: s, command: c, end: end, screen: screen.New(opts.Size), begun: make(chan struct{}),
 		replies: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
 		result: res,
+	}
+	t.seen, t.unsee = context.WithCancel(context.WithoutCancel(ctx))
+	t.begin = sync.OnceFunc(func() { close(t.begun) })
+	if !opts.Held {
+		t.begin()
+	}
+	if opts.Live != nil {
+		t.live = &viewer{show: func(_ context.Context, p []byte) error {
+			_, err := opts.Live.Write(p)
+			return err
+		}, lost: end}
 	}
 	c.Output.Streams, c.Output.LiveStderr = sink.Merged, nil
 	c.Output.Text.Return = sink.NewlineReturn
@@ -91,6 +112,7 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 		stop()
 		release()
 		end(nil)
+		t.unsee()
 		if t.out != nil {
 			t.out.Close()
 		}
@@ -104,6 +126,7 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 		defer release()
 		defer stop()
 		defer end(nil)
+		defer t.unsee()
 		t.run(ctx)
 	}()
 	return t, nil
@@ -147,6 +170,8 @@ func (t *Terminal) run(ctx context.Context) {
 		t.drain(timed, read)
 	}
 	t.term.Close()
+	t.begin()
+	t.unsee() // a user who does not read does not hold up the end
 	<-read
 	<-answered
 	res := &t.result
@@ -161,7 +186,9 @@ func (t *Terminal) run(ctx context.Context) {
 		st.Elapsed = time.Since(began)
 	}
 	st.Stdout, _ = t.shown()
-	res.Status, res.Full = st, t.session.info.labels.full(st.NoRoom)
+	if res.Status, res.Full = st, t.session.info.labels.full(st.NoRoom); st.Reason == exec.OOMKilled {
+		res.MemoryLimit = t.session.info.Limits.Memory
+	}
 	if err != nil {
 		err = ptyError(err)
 		t.note(err)
@@ -186,6 +213,8 @@ const (
 	// drainTime is how long to wait for output after the command has ended, if the
 	// terminal's stream does not end. Usually it ends at once.
 	drainTime = time.Second
+	// heldTime is how long the output of a Held terminal waits for its user.
+	heldTime = 10 * time.Second
 	// drawTime is how long such output is still drawn on the screen. A flood is skipped, but
 	// hostile sequences can cost a millisecond each.
 	drawTime     = 5 * time.Second
@@ -201,6 +230,14 @@ func (t *Terminal) drain(ctx context.Context, read <-chan struct{}) {
 	}
 	draw := time.AfterFunc(patience, func() { t.hurry.Store(true) })
 	defer draw.Stop()
+	held := time.NewTimer(heldTime)
+	defer held.Stop()
+	select {
+	case <-t.begun:
+	case <-ctx.Done():
+	case <-held.C:
+	}
+	t.begin()
 	for {
 		before, _ := t.shown()
 		select {

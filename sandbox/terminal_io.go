@@ -16,6 +16,7 @@ const readSize = 64 << 10 // bytes
 
 // read takes what the terminal shows until it ends.
 func (t *Terminal) read() {
+	<-t.begun
 	buf := make([]byte, readSize)
 	for {
 		n, err := t.term.Read(buf)
@@ -29,17 +30,7 @@ func (t *Terminal) read() {
 }
 
 func (t *Terminal) take(p []byte) {
-	if t.live != nil {
-		if _, err := t.live.Write(p); err != nil {
-			t.end(err) // the reader has gone
-			t.live = nil
-		}
-	}
-	_, _ = t.out.Stdout().Write(p) // never fails
-	if !t.hurry.Load() {
-		_, _ = t.screen.Write(p) // never fails
-	}
-	if t.draws {
+	if t.show(p) {
 		select {
 		case t.replies <- struct{}{}:
 		default:
@@ -51,6 +42,57 @@ func (t *Terminal) take(p []byte) {
 	t.lastRead = time.Now()
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// show passes output on. It reports whether this Terminal answers the queries in it.
+func (t *Terminal) show(p []byte) (draws bool) {
+	t.showing.Lock()
+	defer t.showing.Unlock()
+	if v := t.live; v != nil {
+		if err := v.show(t.seen, p); err != nil {
+			t.live = nil
+			v.lost(err)
+		}
+	}
+	_, _ = t.out.Stdout().Write(p) // never fails
+	if !t.hurry.Load() {
+		_, _ = t.screen.Write(p) // never fails
+	}
+	return t.live == nil
+}
+
+// viewer is a user's terminal, on which everything is shown.
+type viewer struct {
+	show func(ctx context.Context, p []byte) error
+	lost func(err error) // called once show has failed
+}
+
+// Attach shows the terminal to a user: what it shows now, without colours, and then every byte,
+// unmasked. The user's terminal answers the queries of programs. This goes on until detach is
+// called, show fails, or another call of Attach, for which this show must not block any more. A
+// show that blocks also blocks the command; it must return when its ctx ends.
+//
+// The user's terminal must have the size of this one. detach returns the bytes that reset it.
+func (t *Terminal) Attach(show func(ctx context.Context, p []byte) error) (detach func() []byte) {
+	v := &viewer{show: show, lost: func(error) {}}
+	t.showing.Lock()
+	t.live = v
+	if n, _ := t.shown(); n > 0 {
+		if show(t.seen, t.screen.Redraw()) != nil {
+			t.live = nil
+		}
+	}
+	t.showing.Unlock()
+	t.begin()
+	return func() []byte {
+		t.showing.Lock()
+		defer t.showing.Unlock()
+		if t.live == v {
+			t.live = nil
+			_ = t.screen.Replies() // the user's terminal has answered these queries
+		}
+		return t.screen.Restore()
+	}
 }
 
 // shown returns how many bytes the terminal has shown, and a channel that is closed when it

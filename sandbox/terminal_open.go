@@ -19,10 +19,10 @@ import (
 // processes of the session.
 const busyPause = 200 * time.Millisecond
 
-// pause waits until a second try makes sense. It reports whether ctx has not ended.
-func pause(ctx context.Context) bool {
+// pause waits between two tries. It reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
-	case <-time.After(busyPause):
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -49,7 +49,7 @@ func (t *Terminal) open(ctx context.Context, opts TerminalOptions) error {
 		case e.Cause != exec.CauseBusy || command.Exclusive:
 			return err
 		}
-		if !pause(ctx) {
+		if !pause(ctx, busyPause) {
 			return &exec.Error{Outcome: exec.NotStarted, Cause: exec.CauseCancelled, Err: context.Cause(ctx)}
 		}
 	}

@@ -24,11 +24,14 @@ func warmKey(spec Spec) string {
 	if spec.Workspace.Kind == WorkspaceCopy {
 		spec.Workspace.Dir = ""
 	}
-	b, err := json.Marshal(spec)
+	b, err := json.Marshal(struct {
+		Spec
+		Asks bool // whom is for the session's taker to say
+	}{spec, spec.AskNetwork != nil})
 	if err != nil {
 		return "" // not equal to any key: nothing is prepared
 	}
-	return string(b)
+	return string(b) + spec.fingerprint()
 }
 
 // take returns a prepared session of that shape, or makes one.
@@ -53,6 +56,7 @@ func (w *warmPool) take(ctx context.Context, e *Engine, spec Spec) (*Session, er
 	}
 	if s != nil {
 		s.info.Workspace.Dir = spec.Workspace.Dir
+		s.network.askWith(spec.AskNetwork)
 		return s, nil
 	}
 	return e.prepare(ctx, spec)

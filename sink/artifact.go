@@ -32,7 +32,7 @@ const (
 	OnOverflow ArtifactMode = iota
 	// Always writes one, even if the output is empty.
 	Always
-	// Never writes none.
+	// Never writes no artifact.
 	Never
 )
 

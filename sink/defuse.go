@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// Runners are kinds of CI runner, as bits. A runner takes some lines in the log of a job
-// for commands to itself, and a command's output goes to that log.
+// Runners are kinds of CI runner, as bits. A runner reads some lines in the log of a job as
+// commands to itself, and the output of what it runs goes to that log.
 type Runners int
 
 const (
-	// GitHub is the runner of GitHub Actions, and of Gitea and Forgejo: a line that
-	// begins with :: behind any white space, and ##[ anywhere in a line.
+	// GitHub is the runner of GitHub Actions, and of Gitea and Forgejo: a line that begins with
+	// :: after any white space, and ##[ anywhere in a line.
 	GitHub Runners = 1 << iota
 	// GitLab reads section markers anywhere: section_start:TIME:NAME.
 	GitLab
@@ -70,7 +70,7 @@ type defuser struct {
 	buf   []byte // guarded by mu; scratch
 }
 
-// NewDefused returns the log w of a job of those runners.
+// NewDefused returns a Defused that writes to w, the log of a job of those runners.
 func NewDefused(w io.Writer, runners Runners) *Defused {
 	d := &defuser{runners: runners, fresh: true, begin: true, ended: true}
 	for _, m := range markers {

@@ -267,8 +267,18 @@ func TestNamesAndPasswords(t *testing.T) {
 		"postgres://me:pass@host/db": "pass", "https://me@host": "", "https://host/a:b@c": "", "me:pass@host": "", "x://:only@": "only",
 		"x://me:a@b@host": "a@b", "x://me:a:b@host": "a:b", "x://me:pass@host:5432": "pass", "://": "", "": "",
 	} {
-		if got := urlPassword(url); got != want {
-			t.Errorf("urlPassword(%q) = %q; want %q", url, got, want)
+		if got := strings.Join(urlCredentials("X", url), " "); got != want {
+			t.Errorf("urlCredentials(X, %q) = %q; want %q", url, got, want)
+		}
+	}
+	for url, want := range map[string]string{
+		"http://token@host": "token", "http://token:@host:1": "token", "token@host": "token", "me:pass@host": "pass", "http://me:pass@host": "pass",
+		"http://me:p%20w@host": "p%20w p w", "http://me:p%zz@host": "p%zz", "http://host": "", "localhost,.example": "", "": "",
+	} {
+		for _, name := range []string{"HTTPS_PROXY", "http_proxy", "SANDBOXBASH_NETWORK_PROXY"} {
+			if got := strings.Join(urlCredentials(name, url), " "); got != want {
+				t.Errorf("urlCredentials(%s, %q) = %q; want %q", name, url, got, want)
+			}
 		}
 	}
 }

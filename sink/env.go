@@ -2,6 +2,7 @@ package sink
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -52,7 +53,7 @@ func SecretName(name string) bool {
 
 // FromEnviron returns the credentials in an environment (entries "K=V", as from
 // os.Environ): the values of variables with secret names, and passwords in URLs
-// whatever the name. Values that are too short to be searched for are left out without
+// whatever the name, in variables that name a proxy also a user without a password. Values that are too short to be searched for are left out without
 // a warning: the user has not named them. The result is in the order of names.
 func FromEnviron(environ []string) []Secret {
 	var out []Secret
@@ -64,8 +65,8 @@ func FromEnviron(environ []string) []Secret {
 		if SecretName(name) && !harmless(value) {
 			out = append(out, Secret{Name: maskName(name), Value: value})
 		}
-		if password := urlPassword(value); password != "" {
-			out = append(out, Secret{Name: maskName(name), Value: password})
+		for _, credential := range urlCredentials(name, value) {
+			out = append(out, Secret{Name: maskName(name), Value: credential})
 		}
 	}
 	out = slices.DeleteFunc(out, func(s Secret) bool { return len(strings.TrimRight(s.Value, "\r\n")) < MinSecret })
@@ -83,19 +84,30 @@ func harmless(value string) bool {
 	return false
 }
 
-// urlPassword returns the password of a URL of the form scheme://user:password@….
-func urlPassword(value string) string {
+// urlCredentials returns the password of a URL of the form scheme://user:password@…, as it is written and as it
+// is sent. A variable such as HTTPS_PROXY may leave out the scheme, and a user without a password may be a token.
+func urlCredentials(name, value string) []string {
+	proxy := strings.HasSuffix(strings.ToUpper(name), "_PROXY")
 	_, rest, ok := strings.Cut(value, "://")
-	if !ok {
-		return ""
+	if !ok && proxy {
+		rest = value
 	}
 	authority, _, _ := strings.Cut(rest, "/")
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {
-		return ""
+		return nil
 	}
-	_, password, _ := strings.Cut(authority[:at], ":")
-	return password
+	credential, password, _ := strings.Cut(authority[:at], ":")
+	if password != "" || !proxy {
+		credential = password
+	}
+	if credential == "" {
+		return nil
+	}
+	if sent, err := url.PathUnescape(credential); err == nil && sent != credential {
+		return []string{credential, sent}
+	}
+	return []string{credential}
 }
 
 // maskName returns the name of a variable as it is shown in a mask.

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +29,9 @@ func TestFromEnviron(t *testing.T) {
 	got := FromEnviron([]string{
 		"PATH=/usr/bin:/bin", "Z_TOKEN=zzzzzzzzzz", "A_KEY=aaaaaaaa", "SHORT_KEY=1234567", "AUTH=disabled", "=C:=C:\\", "NOEQUALS",
 		"PROXY=http://user:p4ssw0rd-x@host:8080/path", "X(KEY)_TOKEN=abcdefgh", "PLAIN=https://host/a:b@c",
+		"HTTPS_PROXY=http://only-token@host:8080", "HTTP_PROXY=http://name@host:8080", "GIT_URL=https://long-name@host/x",
 	})
-	want := []Secret{{Name: "A_KEY", Value: "aaaaaaaa"}, {Name: "PROXY", Value: "p4ssw0rd-x"}, {Name: "X_KEY__TOKEN", Value: "abcdefgh"}, {Name: "Z_TOKEN", Value: "zzzzzzzzzz"}}
+	want := []Secret{{Name: "A_KEY", Value: "aaaaaaaa"}, {Name: "HTTPS_PROXY", Value: "only-token"}, {Name: "PROXY", Value: "p4ssw0rd-x"}, {Name: "X_KEY__TOKEN", Value: "abcdefgh"}, {Name: "Z_TOKEN", Value: "zzzzzzzzzz"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("FromEnviron() = %v; want %v", got, want)
 	}
@@ -43,6 +45,9 @@ func FuzzFromEnviron(f *testing.F) {
 	f.Add("U=postgres://u:12345678@h/d")
 	f.Fuzz(func(t *testing.T, entry string) {
 		for _, s := range FromEnviron([]string{entry}) {
+			if sent, err := url.PathUnescape(strings.TrimPrefix(entry, s.Name)); err == nil && !strings.Contains(entry, s.Value) && strings.Contains(sent, s.Value) {
+				continue // a password as it is sent
+			}
 			if _, _, err := NewSecrets([]Secret{s}); err != nil || len(strings.TrimRight(s.Value, "\r\n")) < MinSecret || !strings.Contains(entry, s.Value) {
 				t.Errorf("FromEnviron(%q) has %+v", entry, s)
 			}

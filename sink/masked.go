@@ -16,7 +16,7 @@ type Masked struct {
 	err   error // of w; the first one ends all writing
 }
 
-// NewMasked returns a Masked in front of w. Nil masks nothing.
+// NewMasked returns a Masked in front of w. If secrets is nil, nothing is masked.
 func NewMasked(w io.Writer, secrets *Secrets) *Masked {
 	m := &Masked{w: w}
 	m.scrub = scrub.New(secrets, func(p []byte, _ scrub.Origin) {

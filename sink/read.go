@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -180,6 +181,12 @@ func (s *Store) Open(session, id string) (*StoredArtifact, error) {
 	return nil, notFound
 }
 
+// Path returns the file of an artifact.
+func (s *Store) Path(i Info) string { return filepath.Join(s.dir, i.Session, i.Name) }
+
+// Original reports whether an artifact is the original of an output that a minimizer has shortened.
+func (i Info) Original() bool { return strings.HasSuffix(i.Name, originalSuffix) }
+
 // Close closes the file.
 func (a *StoredArtifact) Close() error { return a.f.Close() }
 
@@ -211,6 +218,15 @@ func (a *StoredArtifact) CopyLines(w io.Writer, from, to int64) error {
 		_, err := w.Write(piece)
 		return err
 	})
+}
+
+// Lines returns the number of lines; a last one without a line end counts.
+func (a *StoredArtifact) Lines() (n int64, err error) {
+	err = a.eachPiece(func(line int64, _ []byte) error {
+		n = line
+		return nil
+	})
+	return n, err
 }
 
 // Grep calls found for every line that re matches, with its number and its text without

@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sandboxbash/sandboxbash/internal/scrub"
 )
 
 // maxParams is how many bytes of a control sequence's parameters are kept: sequences that
@@ -111,6 +113,12 @@ func (l *rewound) shown() string {
 
 // control handles a whole control sequence.
 func (c *cleaner) control(params []byte, final byte) {
+	if final == 'm' && c.sgr != nil {
+		c.give(scrub.Changed)
+		c.buf = c.buf[:0]
+		c.sgr(params)
+		return
+	}
 	if c.opts.Return != RewindReturn {
 		return
 	}

@@ -40,9 +40,9 @@ type Options struct {
 	Text     Text
 	Artifact ArtifactMode
 
-	// LiveStdout and LiveStderr, if not nil, get the scrubbed bytes as they arrive. A
-	// writer that blocks blocks its stream. One that fails gets nothing any more, and its
-	// error is reported in the Output. With Merged, all output goes to LiveStdout.
+	// LiveStdout and LiveStderr, if not nil, get the scrubbed bytes as they arrive. A writer that
+	// blocks blocks its stream. A writer that fails gets no further output, and its error is
+	// reported in the Output. With Merged, all output goes to LiveStdout.
 	LiveStdout, LiveStderr io.Writer
 	// Release, when it is closed, gives up live writers that block. The output that they
 	// have not taken is still shown and kept, and ErrGivenUp is reported. Such a writer

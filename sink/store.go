@@ -71,8 +71,8 @@ const (
 	counterName    = "next" // holds the next id of a session, in decimal
 )
 
-// ErrNotFound is returned for every name that is not that of an artifact, also if it
-// could not be one.
+// ErrNotFound is returned for a name that no artifact has, and for one that no artifact could
+// have.
 var ErrNotFound = errors.New("artifact not found")
 
 // ErrBusy means that an artifact is being written.

@@ -15,6 +15,9 @@ import (
 type Text struct {
 	Return    Return
 	Invisible Invisible
+	// Colours has a SafeText keep colours and the like (SGR), but for those that hide text. A
+	// colour where a secret may have started comes after what that turns out to be.
+	Colours bool
 }
 
 // Return says what to do with carriage returns.
@@ -85,10 +88,11 @@ const (
 type cleaner struct {
 	opts Text
 	out  func(p []byte, from scrub.Origin)
+	sgr  func(params []byte) // takes colours; nil: they are removed
 
 	state   state
 	length  int               // of the sequence so far, in bytes
-	params  []byte            // RewindReturn: the first parameters of a control sequence
+	params  []byte            // the first parameters of a control sequence, if they count
 	partial [utf8.UTFMax]byte // the start of a character
 	npart   int
 	stray   bool    // the last byte was not UTF-8, and shown as such
@@ -352,7 +356,7 @@ func (c *cleaner) step(r rune) {
 		case r > 0x7F:
 			c.state = ground
 			c.ground(r)
-		case c.opts.Return == RewindReturn && len(c.params) < maxParams:
+		case (c.opts.Return == RewindReturn || c.sgr != nil) && len(c.params) < c.maxParams():
 			c.params = append(c.params, byte(r))
 		}
 	case osc:
@@ -364,6 +368,18 @@ func (c *cleaner) step(r rune) {
 			c.state = ground
 		}
 	}
+}
+
+// maxSGR is how many bytes of a colour's parameters are kept: two colours of three numbers each, and
+// more. A sequence that fills them is dropped.
+const maxSGR = 64
+
+// maxParams is how many bytes of parameters are kept.
+func (c *cleaner) maxParams() int {
+	if c.sgr != nil {
+		return maxSGR
+	}
+	return maxParams
 }
 
 // enter starts a sequence.

@@ -87,13 +87,13 @@ func TestText(t *testing.T) {
 		{"CR and elsewhere", rewind, "rm -rf all\r\x1b[20Cok, I say so\n", "rm -rf all\nok, I say so\n"},
 		{"CR and a tab", rewind, "rm -rf all\r\t\tok, I say so\n", "rm -rf all\n\t\tok, I say so\n"},
 		{"CR and back again", rewind, "rm -rf all\rok\b\bok\b\bok\b\bok\b\bok\n", "rm -rf all\nokokokokok\n"},
-		{"CR and nothing visible", Text{RewindReturn, ShowInvisible}, "rm -rf all\r\u200b\u200b\n", "rm -rf all\n<U+200B><U+200B>\n"},
+		{"CR and nothing visible", Text{Return: RewindReturn, Invisible: ShowInvisible}, "rm -rf all\r\u200b\u200b\n", "rm -rf all\n<U+200B><U+200B>\n"},
 		{"CR and wide characters", rewind, "日本語\rabc\n日本語\rabcdef\n", "日本語\nabc\nabcdef\n"},
 		{"CR, and each shorter", rewind, "four\rtwo\ra\n", "four\ntwo\na\n"},
 		{"CR as LF", lf, "a\r\nb\rc\r\rd\r", "a\nb\nc\n\nd\n"},
 		{"bidi kept", Text{}, "a\u202Eb", "a\u202Eb"},
 		{"bidi shown", show, "a\u202Eb\u200Bc\U000E0041d", "a<U+202E>b<U+200B>c<U+E0041>d"},
-		{"shown after CR", Text{NewlineReturn, ShowInvisible}, "a\r\u202E", "a\n<U+202E>"},
+		{"shown after CR", Text{Return: NewlineReturn, Invisible: ShowInvisible}, "a\r\u202E", "a\n<U+202E>"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

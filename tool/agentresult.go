@@ -12,7 +12,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Details of a result of contract agent, as JSON. What follows Async is ours.
+// Details are the details of a result of contract agent, as JSON. The fields after
+// Async are ours, not the contract's.
 type Details struct {
 	TimeoutSeconds          float64  `json:"timeoutSeconds"`
 	RequestedTimeoutSeconds *float64 `json:"requestedTimeoutSeconds,omitempty"`
@@ -32,7 +33,7 @@ type Meta struct {
 	Truncation *sink.Truncation `json:"truncation,omitempty"`
 }
 
-// Async says which job a result is of.
+// Async names the job that a result belongs to.
 type Async struct {
 	State sandbox.JobState `json:"state"`
 	JobID string           `json:"jobId"`
@@ -130,6 +131,9 @@ func agentText(p Plan, o Outcome) string {
 		lines = append(lines, f.String())
 	}
 	lines = append(lines, o.Run.Network.Text()...)
+	if o.Run.Offline {
+		lines = append(lines, sandbox.OfflineText)
+	}
 	return strings.Join(lines, "\n")
 }
 

@@ -125,7 +125,7 @@ type JobDetails struct {
 	Cancelled []Cancellation `json:"cancelled,omitempty"`
 }
 
-// JobDetail is one job of them.
+// JobDetail describes one job in JobDetails.
 type JobDetail struct {
 	ID         string           `json:"id"`
 	Type       string           `json:"type"`

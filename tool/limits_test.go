@@ -114,7 +114,7 @@ func TestEnvCorpus(t *testing.T) {
 		"behaviour": func(t *testing.T, r row) {
 			t.Helper()
 			p := agent.Plan(corpus.Arguments(t, map[string]any{"command": r.Command, "env": r.Env}), defaultHost())
-			out, _, _ := bash(t, p, t.TempDir())
+			out, _ := bash(t, p, t.TempDir())
 			switch {
 			case r.Exact != nil && out != *r.Exact, r.Trim != nil && strings.TrimSpace(out) != *r.Trim:
 				t.Errorf("%s printed %q", r.Command, out)

@@ -9,8 +9,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Outcome is how a plan ended that was run in a session, in one of its terminals,
-// or in the client's own terminal. It has a Reason or an Err.
+// Outcome says how a plan ended. The plan was run in a session, in one of its
+// terminals, or in the client's own terminal. An Outcome has a Reason or an Err.
 type Outcome struct {
 	Reason  exec.Reason
 	Code    int           // of exec.Exited
@@ -34,18 +34,20 @@ type Client struct {
 	Truncated bool // the client did not give all of the output
 }
 
-// RunInfo is what else is known of a run. The model does not see it.
+// RunInfo holds further facts about a run. The model does not see them.
 type RunInfo struct {
 	CPUMs       int64  `json:"cpuMs,omitempty"`
 	MaxRSSBytes int64  `json:"maxRssBytes,omitempty"`
 	Background  int    `json:"background,omitempty"` // processes that live on
 	Killed      string `json:"killed,omitempty"`     // how far the kill had to go
 	Where       string `json:"where,omitempty"`      // "client": not in the session
-	// Full lists the paths that had no room left when it failed.
+	// Full lists the paths that had no room left when it failed, and pids or memory if that limit was met.
 	Full []sandbox.Full `json:"full,omitempty"`
 	// Network is what the rules refused while it ran, and how much they allowed; nil if nothing
 	// was asked of them.
 	Network *sandbox.NetworkUse `json:"network,omitempty"`
+	// Offline is sandbox.Result.Offline.
+	Offline bool `json:"offline,omitempty"`
 	// Receipt is the kernel's account of it; nil if the command did not run in the
 	// session or has not ended.
 	Receipt *sandbox.Receipt `json:"receipt,omitempty"`
@@ -61,7 +63,7 @@ func (o Outcome) exitCode() (code int, ok bool) {
 	return exec.Status{Reason: o.Reason, Code: o.Code, Signal: o.Signal}.ExitCode()
 }
 
-// End is how a plan ended, as far as the contracts have different texts for it.
+// End says how a plan ended. It has a value for each ending that contracts word differently.
 type End int
 
 // Ends.
@@ -99,7 +101,7 @@ func (o Outcome) End() End {
 	}
 }
 
-// Cause is the text of the error, without the words that are for programs.
+// Cause returns the text of the error, without the codes that are for programs.
 func (o Outcome) Cause() string {
 	if o.Err == nil {
 		return "its end is not known"

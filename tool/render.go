@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Surface says how a command came about, which decides how much of it is shown.
+// Surface says where a command came from, which decides how much of it is shown.
 type Surface int
 
 // Surfaces.
@@ -34,7 +34,7 @@ type View struct {
 	Columns  int  // of the screen; 0 is 80
 }
 
-// Shown is a command with what is known of it now.
+// Shown is a command and its present state.
 type Shown struct {
 	Command        string
 	Output         string // safe to show

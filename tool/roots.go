@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Roots resolves URLs to a host's own files. The host has nothing of what a zero field
-// stands for.
+// Roots resolves URLs to a host's own files. A zero field means that the host has no
+// such files.
 type Roots struct {
 	// Artifacts is where outputs of agents (<id>.md) and of commands (<id>.…) are;
 	// "" means that there is no session that could have any.

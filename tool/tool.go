@@ -27,7 +27,7 @@ type Contract interface {
 	Result(plan Plan, outcome Outcome) Result
 }
 
-// Name of a contract.
+// Name is the name of a contract.
 type Name string
 
 // Names of the contracts.
@@ -70,7 +70,7 @@ func Definitions(contract Name, h Host) ([]Definition, error) {
 	return all, nil
 }
 
-// Definition of a tool.
+// Definition describes a tool.
 type Definition struct {
 	Name         string          `json:"name"`
 	Description  string          `json:"description"`
@@ -106,7 +106,7 @@ type Host struct {
 	Place func(Expansion) (string, error)
 }
 
-// Error is why a contract refuses a call. The model gets exactly its text.
+// Error is a contract's refusal of a call. The model gets its text unchanged.
 type Error struct{ Text string }
 
 func (e *Error) Error() string { return e.Text }

@@ -21,7 +21,7 @@ type URLs struct {
 	Local *Local
 	// Resolver resolves all other schemes; nil: they have no handler.
 	Resolver Resolver
-	// Unknown means that it is not known here what URLs stand for: all are left alone.
+	// Unknown means that this program does not know what URLs stand for, and leaves all alone.
 	Unknown bool
 	// SkillsOnly leaves all URLs alone but those of skills, and those as well if there
 	// are no skills.

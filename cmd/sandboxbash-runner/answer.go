@@ -29,6 +29,8 @@ func answerTo(req *wire.Request) answer {
 		return answerJobs
 	case verb == wire.VerbPS:
 		return func(_ context.Context, _ io.Reader, out io.Writer) error { return proc.WriteList(out, req.UID) }
+	case verb == wire.VerbPorts:
+		return func(_ context.Context, _ io.Reader, out io.Writer) error { return proc.WritePorts(out, req.UID) }
 	default:
 		return nil
 	}

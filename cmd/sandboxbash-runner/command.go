@@ -33,6 +33,7 @@ type command struct {
 	job    *job        // nil for a command that ends with its host
 
 	ooms       *oomWatch
+	refusals   int64       // see server.refusals, at the start
 	count      *proc.Count // from just before the start
 	onTerminal bool        // its streams are this process's terminal
 
@@ -193,7 +194,7 @@ func (c *command) exit() wire.Exit {
 	if c.rung == wire.RungNone && (exit.Signal == int(unix.SIGKILL) || exit.Code == killedByShell) {
 		exit.OOM = c.ooms.claim()
 	}
-	exit.NoRoom = c.noRoom(exit)
+	exit.NoRoom = append(c.metLimits(exit), c.noRoom(exit)...)
 	return exit
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
@@ -27,18 +28,18 @@ const slots = 8
 
 func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa(i)) }
 
-// runInit is PID 1. It reaps the survivors of commands and ends the container when the lease
-// is over. It kills what a killed runner has left: see runners. On SIGUSR2 it kills everything
-// below it. The host sends that to make room when no process can be started. On SIGUSR1
-// it holds all commands until a runner has started: see hold. The exit code says why PID 1 ended. It is never 0, which an engine
-// reports if it has missed the end.
+// runInit is PID 1. It reaps the survivors of commands, and ends the container when the lease
+// is over. The exit code says why PID 1 ended. It is never 0, which an engine reports if it
+// has missed the end.
 //
 //	event                    what PID 1 does
 //	the end of a child       reaps all children that have ended
 //	a message on the socket  starts the lease again, and drains the pipes in the message
-//	SIGUSR2                  kills everything below it for at most sweepTime, and reaps it
+//	a runner was killed      kills what it has left: see runners
+//	SIGUSR1 of the host      holds all commands until a runner has started: see hold
+//	SIGUSR2 of the host      makes room: kills all below it for at most sweepTime, and reaps it
 //	SIGTERM                  exits with ExitStopped; the kernel kills all other processes
-//	the end of the lease     exits with ExitLeaseOver; the same
+//	the end of the lease     exits with ExitLeaseOver; the same; unless the session is kept: see LeaseLeft
 //
 // The socket and each pipe have a goroutine of their own, so that a sweep delays no contact. A
 // signal that arrives during a sweep is kept. The kernel merges SIGCHLDs, so each of them
@@ -77,7 +78,11 @@ func runInit(args []string) (code int, err error) {
 	for {
 		select {
 		case <-over.C:
-			return wire.ExitLeaseOver, nil
+			left := jobs.Dir(wire.JobsDir).LeaseLeft(a.Lease)
+			if left == 0 {
+				return wire.ExitLeaseOver, nil
+			}
+			over.Reset(left)
 		case <-known.killed:
 			known.sweep()
 		case sig := <-signals:

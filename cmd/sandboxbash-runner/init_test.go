@@ -5,11 +5,11 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,16 +19,14 @@ import (
 )
 
 // line is a connection to PID 1 and the socket that PID 1 reads, without PID 1.
+// Neither is ever closed: the keeper of a job writes to its line as long as this process lives, and with a
+// number that is given again it would write to what another test has opened.
 func line(t *testing.T) (l *initLine, socket int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		unix.Close(fds[0])
-		unix.Close(fds[1])
-	})
 	return &initLine{fd: fds[0]}, fds[1]
 }
 
@@ -150,11 +148,12 @@ func TestInitLineNeverBlocks(t *testing.T) {
 		}
 		return n
 	}
+	began := time.Now()
 	for range 100 {
 		l.contact()
 	}
-	if n := got(); n != 1 {
-		t.Errorf("100 contacts in a moment send %d messages; want 1", n)
+	if n, most := got(), 1+int(time.Since(began)/contactPause); n < 1 || n > most {
+		t.Errorf("100 contacts in %s send %d messages; want 1 to %d", time.Since(began), n, most)
 	}
 	l.last.Store(int64(time.Since(begun) - contactPause))
 	l.contact()
@@ -174,12 +173,17 @@ func TestInitLineNeverBlocks(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	began := time.Now()
-	l.last.Store(0)
-	l.contact()
-	if d := time.Since(began); d > leaveTime/2 {
-		t.Errorf("a contact with a full queue takes %s; want it dropped at once", d)
+	least := time.Duration(math.MaxInt64) // of some tries: the machine may be busy
+	for range 5 {
+		began = time.Now()
+		l.last.Store(0)
+		l.contact()
+		least = min(least, time.Since(began))
 	}
+	if least > leaveTime/2 {
+		t.Errorf("a contact with a full queue takes %s; want it dropped at once", least)
+	}
+	began = time.Now()
 	l.leave([]*os.File{r})
 	if d := time.Since(began); d < leaveTime || d > leaveTime+10*time.Second {
 		t.Errorf("to leave a pipe with a full queue takes %s; want %s", d, leaveTime)
@@ -190,15 +194,15 @@ func TestInitLineNeverBlocks(t *testing.T) {
 // and one that only holds its stream open does not.
 func TestInitLease(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 6 * time.Second // more than a busy machine may stand still
 	spoken, silent := newLab(t, lease), newLab(t, lease)
 	h := spoken.serve()
+	began := time.Now() // before the last contact of the silent host
 	_ = silent.serve()
-	began := time.Now()
-	var over atomic.Int64
+	over := make(chan time.Duration, 1)
 	go func() {
 		_ = silent.init.Wait()
-		over.Store(int64(time.Since(began)))
+		over <- time.Since(began)
 	}()
 	for time.Since(began) < 2*lease {
 		h.send(wire.TypePing, nil)
@@ -210,7 +214,7 @@ func TestInitLease(t *testing.T) {
 	if n := spoken.count(string(wire.VerbServe)); n == 0 {
 		t.Error("the session of a host that speaks is over")
 	}
-	if at := time.Duration(over.Load()); at < lease/2 || at > 2*lease {
+	if at := <-over; at < lease || at > 4*lease {
 		t.Errorf("the session of a silent host is over after %s; want about %s", at, lease)
 	}
 }
@@ -294,9 +298,8 @@ func TestInitSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, name+": nothing is left", func() bool { return l.count("4225") == 0 })
-		if n := l.count("sleep 4224"); n != 1 {
-			t.Errorf("%s: %d commands of runners are alive; want 1", name, n)
-		}
+		// While a process becomes another program its arguments cannot be read.
+		eventually(t, name+": the command of a runner is alive", func() bool { return l.count("sleep 4224") == 1 })
 		command.in.Close()
 		command.ends()
 	}
@@ -334,4 +337,43 @@ func TestDialInitWaits(t *testing.T) {
 	}
 	in.Close()
 	_ = cmd.Wait()
+}
+
+// A session that is kept lives longer than its lease, and one that was paused gets its lease once more.
+func TestInitLeaseIsChanged(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second // with room for the start of the verb on a busy machine
+	for _, row := range []struct {
+		name        string
+		args        wire.LeaseArgs
+		paused      time.Duration
+		least, most time.Duration // from the verb on
+	}{
+		{"kept", wire.LeaseArgs{Do: wire.LeaseKeep, For: 3 * lease}, 0, 5 * lease / 2, 8 * lease},
+		{"kept for less than its lease", wire.LeaseArgs{Do: wire.LeaseKeep, For: time.Millisecond}, 0, lease / 2, 3 * lease},
+		{"paused", wire.LeaseArgs{Do: wire.LeasePause}, 3 * lease, 3*lease + lease/2, 8 * lease},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, lease)
+			_ = l.serve() // PID 1 is ready
+			began := time.Now()
+			if out, err := l.command(wire.VerbLease.Command(&row.args)...).CombinedOutput(); err != nil {
+				t.Fatalf("runner lease = %v, %s", err, out)
+			}
+			if row.paused > 0 {
+				if err := l.init.Process.Signal(unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(row.paused)
+				if err := l.init.Process.Signal(unix.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = l.init.Wait()
+			if d, code := time.Since(began), l.init.ProcessState.ExitCode(); code != wire.ExitLeaseOver || d < row.least || d > row.most {
+				t.Errorf("PID 1 ends with %d after %s; want %d, after %s to %s", code, d, wire.ExitLeaseOver, row.least, row.most)
+			}
+		})
+	}
 }

@@ -256,6 +256,12 @@ func (j *job) keep() {
 	j.c.server.init.contact()
 }
 
+// timedOut is called when the host kills the command because its time is over. The command may
+// become a job at the same moment.
+func (j *job) timedOut() {
+	j.ending.CompareAndSwap(uint64(wire.EndedItself), uint64(wire.EndedTimeout))
+}
+
 func (j *job) kill(why wire.Ending) {
 	j.ending.CompareAndSwap(uint64(wire.EndedItself), uint64(why))
 	j.c.kill(j.ask.Grace)

@@ -9,21 +9,24 @@
 //	runner pty                runs one command on the exec's terminal
 //	runner attend             carries frames between the host and a terminal's runner
 //	runner net                carries connections between the host and the session
-//	runner push USER DIR      unpacks a tar stream with the rights of the session's user
-//	runner pull USER PATH     packs a tar stream with the rights of the session's user
+//	runner trust              writes the certificates that the session's programs trust
+//	runner push, pick, pull   unpack a tar stream, or pack files into one
+//	runner manifest           hashes the files of a directory
+//	runner update             changes files of a directory that are as the host says
 //	runner home               prepares the home of the session's user
-//	runner posture PATH…      reports what confines it
-//	runner survey TIME DIR…   reports how much is in directories, and whether it has changed
-//	runner terms              reports which kinds of terminals the image knows
-//	runner accounts …         copies the image's /etc, and names the session's user in it
-//	runner clear DIR          empties a directory
+//	runner terms              reports which kinds of terminals the image describes
+//	runner posture PATH…      reports what confines the session
+//	runner reach TARGET…      reports which targets accept connections
+//	runner lease DO TIME      changes when the session ends because it is idle
+//	runner survey TIME DIR…   reports the size of directories, and whether they have changed
+//	runner accounts, clear    copy the image's /etc with the session's user; empty a directory
 //
-// init, serve, pty, attend, net, push and pull run as uid 0, with CAP_KILL, CAP_SETUID
-// and CAP_SETGID at most, and are not dumpable; push and pull act for the session's user.
-// accounts runs as uid 0 of a container that was made for it, as clear and survey also do.
-// All others run as the session's user. The verbs jobs and ps start no process: see answer.go. Package wire says
-// what each verb's arguments are: the engine logs them, so what a command is travels in
-// the stream.
+// init, serve, pty, attend, net, trust, push, pull, manifest, pick and update run as uid 0, with
+// CAP_KILL, CAP_SETUID and CAP_SETGID at most, and are not dumpable; the last five act for
+// the session's user. accounts, clear and survey run as uid 0 of a container that was made
+// for them. lease runs as uid 0. All others run as the session's user. The verbs jobs, ps and ports start no
+// process: see answer.go. Package wire describes the arguments of each verb. The engine
+// logs them, so a command's script, arguments and environment travel in the stream.
 package main
 
 import (
@@ -32,14 +35,13 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
+	"github.com/sandboxbash/sandboxbash/internal/runner/network"
 	"github.com/sandboxbash/sandboxbash/internal/runner/prepare"
 	"github.com/sandboxbash/sandboxbash/internal/runner/user"
 	"github.com/sandboxbash/sandboxbash/internal/transfer"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
-
-// exitUsage is EX_USAGE of sysexits(3).
-const exitUsage = 64
 
 // The main thread's capabilities are those that /proc shows of a process, and the main goroutine
 // keeps that thread: forker must not take the mark from it.
@@ -80,10 +82,18 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = attend(os.Stdin, os.Stdout)
 	case wire.VerbNet:
 		err = carry(os.Stdin, os.Stdout)
+	case wire.VerbTrust:
+		err = network.Trust(os.Stdin)
 	case wire.VerbPush:
 		err = user.Push(args, os.Stdin, os.Stdout)
 	case wire.VerbPull:
 		err = user.Pull(args, os.Stdout)
+	case wire.VerbManifest:
+		err = user.Manifest(args, os.Stdout)
+	case wire.VerbPick:
+		err = user.Pick(args, os.Stdin, os.Stdout)
+	case wire.VerbUpdate:
+		err = user.Update(args, os.Stdin, os.Stdout)
 	case wire.VerbAccounts:
 		return prepare.Accounts(args)
 	case wire.VerbClear:
@@ -92,8 +102,12 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = user.Home()
 	case wire.VerbPosture:
 		err = user.Posture(os.Stdout, args)
+	case wire.VerbReach:
+		err = user.Reach(os.Stdout, args)
 	case wire.VerbSurvey:
 		err = user.Survey(args, os.Stdout)
+	case wire.VerbLease:
+		err = jobs.Dir(wire.JobsDir).NoteLease(args)
 	case wire.VerbTerms:
 		err = user.Terms(os.Stdin, os.Stdout)
 	default:
@@ -103,6 +117,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|net|posture|push|pull|survey|terms")
-	return exitUsage
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|lease|manifest|net|pick|posture|push|pull|reach|survey|terms|trust|update")
+	return wire.ExitUsage
 }

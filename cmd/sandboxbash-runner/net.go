@@ -22,6 +22,9 @@ const (
 	// carrierThreads is how many threads the runtime starts at the beginning. Its calls
 	// do not block.
 	carrierThreads = 6
+	// inputSize is the size of the pipe that brings data in. The engine writes pieces of
+	// 32 KiB, of which the usual pipe holds two.
+	inputSize = 256 << 10
 )
 
 // carry carries connections between the host at the other end of stdio and the session. It
@@ -50,6 +53,7 @@ func carry(stdin, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
+	_, _ = unix.FcntlInt(stdin.Fd(), unix.F_SETPIPE_SZ, inputSize)
 	_, _ = unix.FcntlInt(stdout.Fd(), unix.F_SETPIPE_SZ, pipeSize) // as in attach
 	err = network.Carry(pipes{in, out}, init.contact)
 	runtime.KeepAlive(stdin) // else its finalizer closes the descriptor

@@ -58,8 +58,10 @@ func (o *oomCounter) read() int64 {
 }
 
 // parseOOMKills reads the number after "oom_kill " at the start of a line.
-func parseOOMKills(b []byte) int64 {
-	const key = "oom_kill "
+func parseOOMKills(b []byte) int64 { return parseEvent(b, "oom_kill ") }
+
+// parseEvent reads the number after key at the start of a line, and returns 0 if there is none.
+func parseEvent(b []byte, key string) int64 {
 	for line := range proc.Lines(b) {
 		if len(line) > len(key) && string(line[:len(key)]) == key {
 			n, _ := strconv.ParseInt(string(line[len(key):]), 10, 64)
@@ -74,6 +76,7 @@ func parseOOMKills(b []byte) int64 {
 // command has claimed.
 type oomWatch struct {
 	counter *oomCounter
+	first   int64 // the count at the start
 
 	mu     sync.Mutex
 	before int64     // guarded by mu; the count oomLag ago, or at the start
@@ -84,8 +87,12 @@ type oomWatch struct {
 // watch begins to watch, just before a command's start.
 func (o *oomCounter) watch() *oomWatch {
 	n := o.read()
-	return &oomWatch{counter: o, before: n, latest: n, looked: time.Now()}
+	return &oomWatch{counter: o, first: n, before: n, latest: n, looked: time.Now()}
 }
+
+// killed reports whether the kernel has killed at the memory limit since the start, whatever process of the
+// session.
+func (w *oomWatch) killed() bool { return w.counter.read() > w.first }
 
 // sample is called now and then.
 func (w *oomWatch) sample() {

@@ -25,8 +25,8 @@ import (
 //	state    the host may send     ends with
 //	greeted  Open                  Open: idle; a Request that comes before has a lease of a minute
 //	idle     Part, Request         the last part of a Request: busy
-//	busy     Stdin, Kill, Detach   Failed or Exit without children left: idle
-//	                               Exit with children left, the end of a job: the process exits
+//	busy     Stdin, Kill, Detach   Failed, or Exit without children left: idle
+//	                               spoiled, Exit with children left, a job's end: the process exits
 //	any      Ping                  the end of the stream, a frame that breaks the rules, or
 //	                               silence for a lease: gone
 //	gone                           the command is killed, unless it is a job; the process exits
@@ -50,8 +50,10 @@ type server struct {
 	out  *frameWriter
 	init *initLine
 	oom  *oomCounter
-	pids *proc.Counter
-	kids *oomScore
+	// refusals counts the processes and threads that the kernel has refused at the pids limit.
+	refusals eventCounter
+	pids     *proc.Counter
+	kids     *oomScore
 
 	spoiled bool // it must not go on: see fork; set before a Failed
 	forker  *forker
@@ -100,7 +102,7 @@ func (s *server) serve(stdin, stdout *os.File) (err error) {
 		if c.job == nil || !c.job.outlives() {
 			c.kill(0)
 		}
-		<-c.done // of a job the process ends before that
+		<-c.done // if the command is a job, the process ends before that
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -132,6 +134,7 @@ func newServer() (*server, error) {
 	if s.oom, err = openOOMCounter(); err != nil {
 		return nil, err
 	}
+	s.refusals = openRefusals()
 	if s.freezer, err = openFreezer(); err != nil {
 		return nil, err
 	}
@@ -242,6 +245,9 @@ func (s *server) handle(kind wire.Type, payload []byte) error {
 			return err
 		}
 		if s.command != nil && s.command.req.Seq == kill.Seq {
+			if kill.TimedOut && s.command.job != nil {
+				s.command.job.timedOut()
+			}
 			s.command.end(kill)
 		}
 	case wire.TypeDetach:

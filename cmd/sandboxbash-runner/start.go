@@ -11,12 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxbash/sandboxbash/internal/runner/network"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
-
-// maxArgument is the longest single argument of execve with its closing NUL:
-// MAX_ARG_STRLEN of the kernel, 32 pages of 4 KiB.
-const maxArgument = 128 << 10
 
 // start forks the command. On a Failure there is no command.
 func (c *command) start() (wire.Failed, bool) {
@@ -37,7 +34,7 @@ func (c *command) start() (wire.Failed, bool) {
 	if err != nil {
 		return failedErrno(err), false
 	}
-	c.ooms, c.count = c.server.oom.watch(), c.server.pids.Count()
+	c.ooms, c.count, c.refusals = c.server.oom.watch(), c.server.pids.Count(), c.server.refusals.read()
 	c.count.OnSample(c.ooms.sample)
 	if err = c.fork(path, child); err != nil {
 		c.count.End()
@@ -64,7 +61,7 @@ func (c *command) fork(path string, child []*os.File) error {
 	}
 	fork := func() (int, error) {
 		return syscall.ForkExec(path, c.argv(), &syscall.ProcAttr{
-			Env:   c.req.Env,
+			Env:   network.TrustEnv(c.req.Env),
 			Files: fds,
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
@@ -103,7 +100,8 @@ func (c *command) argv() []string {
 	if c.req.Path != "" {
 		return append([]string{filepath.Base(c.req.Path)}, c.req.Args...)
 	}
-	// Bash gets its full path, so that it does not search PATH for itself.
+	// Bash gets its full path, so that it does not search PATH for itself. A script may begin
+	// with a dash: -- ends the shell's options.
 	argv := []string{c.server.shells[c.req.Shell].Name}
 	if c.req.Shell == "bash" {
 		argv = append(argv, "--noprofile", "--norc")
@@ -111,12 +109,12 @@ func (c *command) argv() []string {
 	if c.scriptInFile() {
 		argv = append(argv, "/proc/self/fd/3")
 	} else {
-		argv = append(argv, "-c", string(c.req.Script), c.req.Shell)
+		argv = append(argv, "-c", "--", string(c.req.Script), c.req.Shell)
 	}
 	return append(argv, c.req.Args...)
 }
 
-func (c *command) scriptInFile() bool { return len(c.req.Script) >= maxArgument }
+func (c *command) scriptInFile() bool { return len(c.req.Script) >= wire.MaxArgument }
 
 // openFiles creates the command's standard streams, and a file for its script if it needs
 // one. It returns the child's ends, even with an error.

@@ -21,7 +21,7 @@ import (
 // A shell reads no settings of the image's, gets its script whole, and its arguments behind.
 func TestArgv(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", maxArgument)
+	long := strings.Repeat("x", wire.MaxArgument)
 	args := []string{"a", "b c"}
 	for _, row := range []struct {
 		name string
@@ -29,11 +29,11 @@ func TestArgv(t *testing.T) {
 		want []string
 		file bool // the script is a file
 	}{
-		{"sh", wire.Request{Shell: "sh", Script: []byte("echo")}, []string{"/bin/sh", "-c", "echo", "sh"}, false},
-		{"sh with arguments", wire.Request{Shell: "sh", Script: []byte("echo"), Args: args}, []string{"/bin/sh", "-c", "echo", "sh", "a", "b c"}, false},
-		{"bash", wire.Request{Shell: "bash", Script: []byte("-x"), Args: args}, []string{"/usr/bin/bash", "--noprofile", "--norc", "-c", "-x", "bash", "a", "b c"}, false},
-		{"an empty script", wire.Request{Shell: "sh"}, []string{"/bin/sh", "-c", "", "sh"}, false},
-		{"the longest argument", wire.Request{Shell: "sh", Script: []byte(long[1:])}, []string{"/bin/sh", "-c", long[1:], "sh"}, false},
+		{"sh", wire.Request{Shell: "sh", Script: []byte("echo")}, []string{"/bin/sh", "-c", "--", "echo", "sh"}, false},
+		{"sh with arguments", wire.Request{Shell: "sh", Script: []byte("echo"), Args: args}, []string{"/bin/sh", "-c", "--", "echo", "sh", "a", "b c"}, false},
+		{"bash", wire.Request{Shell: "bash", Script: []byte("-x"), Args: args}, []string{"/usr/bin/bash", "--noprofile", "--norc", "-c", "--", "-x", "bash", "a", "b c"}, false},
+		{"an empty script", wire.Request{Shell: "sh"}, []string{"/bin/sh", "-c", "--", "", "sh"}, false},
+		{"the longest argument", wire.Request{Shell: "sh", Script: []byte(long[1:])}, []string{"/bin/sh", "-c", "--", long[1:], "sh"}, false},
 		{"a byte more", wire.Request{Shell: "sh", Script: []byte(long), Args: args}, []string{"/bin/sh", "/proc/self/fd/3", "a", "b c"}, true},
 		{"a program", wire.Request{Path: "/opt/tool/run", Args: args, Shell: "sh", Script: []byte("echo")}, []string{"run", "a", "b c"}, false},
 	} {

@@ -226,7 +226,7 @@ func TestTerminal(t *testing.T) {
 		{"as its user", "echo $(id -u):$(id -g):$(id -G)", "", "12345:12345:12345", "", 0, 0},
 		{"Ctrl-C", "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done", "\x03", "ready", "caught", 9, 0},
 		{"Ctrl-D", "echo ready; cat; echo end", "\x04", "ready", "end", 0, 0},
-		{"a long script", "echo long #" + strings.Repeat("x", maxArgument), "", "long", "", 0, 0},
+		{"a long script", "echo long #" + strings.Repeat("x", wire.MaxArgument), "", "long", "", 0, 0},
 	} {
 		term := l.startTerminal(row.script)
 		if row.shows != "" {
@@ -355,7 +355,7 @@ func TestTerminalState(t *testing.T) {
 		term := l.startTerminal(row.script)
 		term.shows("ready")
 		state := wire.TerminalState(0)
-		for deadline := time.Now().Add(10 * time.Second); state != row.want && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); state != row.want && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			term.send(wire.TypePing, nil)
 			kind, payload := term.next()
 			pong, err := wire.ParsePong(payload)
@@ -376,13 +376,14 @@ func TestTerminalState(t *testing.T) {
 func TestTerminalTypedAhead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	term := l.startTerminal("echo ready; sleep 0.2; read line; echo got $line; read line")
+	term := l.startTerminal("echo ready; while ! test -e go; do sleep 0.01; done; read line; echo got $line; read line")
 	term.shows("ready")
 	term.typed([]byte("early\n"))
 	term.send(wire.TypePing, nil)
 	if _, payload := term.next(); string(payload) != string(wire.TerminalBusy) {
 		t.Errorf("with input that is not read the state is %q; want %c", payload, wire.TerminalBusy)
 	}
+	l.inside("touch " + labWork + "/go")
 	term.shows("got early")
 }
 

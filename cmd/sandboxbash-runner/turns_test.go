@@ -91,7 +91,7 @@ func TestTurnsTooLate(t *testing.T) {
 		{"input", func() { h.send(wire.TypeStdin, []byte("late")) }},
 		{"the end of its input", func() { h.send(wire.TypeStdinEnd, nil) }},
 		{"kill with more fields", func() {
-			h.send(wire.TypeKill, append(wire.Kill{Seq: h.seq}.Append(nil), "of a later version"...))
+			h.send(wire.TypeKill, append(wire.Kill{Seq: h.seq, TimedOut: true}.Append(nil), "of a later version"...))
 		}},
 		{"another Open", func() {
 			h.send(wire.TypeOpen, wire.Open{Version: wire.Version, Lease: time.Hour}.Append(nil))
@@ -130,27 +130,27 @@ func TestTurnsTooLate(t *testing.T) {
 func TestTurnsIdle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	const lease = 500 * time.Millisecond
+	const lease = 5 * time.Second // with room for a command on a busy machine
+	over := make(chan string, 5)
 	for name, req := range map[string]wire.Request{
 		"a command":            {Script: []byte("echo")},
 		"one that has failed":  {Script: []byte("echo"), Dir: "/none"},
 		"an answer":            {Path: wire.RunnerPath, Args: wire.VerbPS.Command(), UID: labUser, GID: labUser},
-		"one as long as that":  {Script: []byte("exec sleep 0.4")},
+		"one of some length":   {Script: []byte("exec sleep 1")},
 		"a command with a job": {Script: []byte("echo"), Job: labJob(false)},
 	} {
 		h := l.dial()
 		h.send(wire.TypeOpen, wire.Open{Version: wire.Version, Lease: lease}.Append(nil))
 		h.run(req)
-		over := make(chan struct{})
 		go func() {
-			defer close(over)
 			_, _, _ = h.out.Next() // its stream ends with it
+			over <- name
 		}()
-		select {
-		case <-over:
-			t.Errorf("after %s the runner of a silent host ends; want it to wait for the next command", name)
-		case <-time.After(2 * lease):
-		}
+	}
+	select {
+	case name := <-over:
+		t.Errorf("after %s the runner of a silent host ends; want it to wait for the next command", name)
+	case <-time.After(2 * lease):
 	}
 }
 

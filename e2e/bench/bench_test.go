@@ -180,6 +180,29 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A program that is not there is told before anything is measured, and only where it is needed.
+func TestNoBinary(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "sandboxbash")
+	for _, tt := range []struct{ only, want string }{
+		{"network-cost", "network-cost runs the program: "},
+		{"^oneshot$", "oneshot runs the program: "},
+		{"^(policy|echo)$", ""},
+	} {
+		o, err := parse([]string{"-binary", missing, "-only", tt.only}, t.Output())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := o.checkBinary(); err != nil {
+			got = err.Error()
+		}
+		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) || tt.want != "" && !strings.Contains(got, "make build") {
+			t.Errorf("-only %s without the program: %q; want %q, and what to do", tt.only, got, tt.want)
+		}
+	}
+}
+
 // TestQuickRun takes the quick measurements that need no built binary, on the real
 // engine, and looks for what they leave behind.
 func TestQuickRun(t *testing.T) {

@@ -143,6 +143,7 @@ func (l *lab) enduranceRows(got map[string]samples, before, after footprint) []r
 			"exec ids that the engine remembers", strconv.Itoa(after.execs), fmt.Sprintf("before %d", before.execs),
 			float64(after.execs - before.execs),
 			goal{atMost, 0, "no growth"},
+			"",
 		},
 		grown("memory of the container's shim", before.shim, after.shim),
 		grown("our memory", before.ours, after.ours),
@@ -161,5 +162,6 @@ func grown(figure string, before, after int64) row {
 	return row{
 		figure, mebibytes(after), "before " + mebibytes(before), float64(after) / float64(before),
 		goal{atMost, slack, fmt.Sprintf("no growth (≤ %g)", slack)},
+		"",
 	}
 }

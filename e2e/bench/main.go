@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"regexp"
 	"strings"
@@ -90,22 +91,28 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 // measurement is a part of the page. Its rows are valid even with an error.
 type measurement struct {
-	name  string
-	title string
-	take  func(ctx context.Context, l *lab) ([]row, error)
+	name   string
+	title  string
+	take   func(ctx context.Context, l *lab) ([]row, error)
+	binary bool // it runs the program, and not the library alone
 }
 
 // measurements are all there are, in the page's order.
 var measurements = []measurement{
-	{"echo", "`echo hi` in a warm session", echo},
-	{"oneshot", "One command from the command line", oneshot},
-	{"start", "Start of a session to its first result", start},
-	{"warm", "Start with a pool of prepared sessions", warm},
-	{"output", "Output", output},
-	{"workers", "16 workers over 4 sessions", workers},
-	{"endurance", "Many commands in one session", endurance},
-	{"idle", "While nothing happens", idle},
-	{"policy", "A check by the policy, all rules on", checks},
+	{"echo", "`echo hi` in a warm session", echo, false},
+	{"oneshot", "One command from the command line", oneshot, true},
+	{"start", "Start of a session to its first result", start, true},
+	{"warm", "Start with a pool of prepared sessions", warm, false},
+	{"output", "Output", output, false},
+	{"files", "A copied directory of 10,000 files", files, true},
+	{"workers", "16 workers over 4 sessions", workers, false},
+	{"endurance", "Many commands in one session", endurance, false},
+	{"network-requests", "Network: small requests", netRequests, false},
+	{"network-bytes", "Network: many bytes", netBytes, false},
+	{"network-many", "Network: many connections", netMany, false},
+	{"network-cost", "Network: its cost while it is not used", netCost, true},
+	{"idle", "While nothing happens", idle, true},
+	{"policy", "A check by the policy, all rules on", checks, false},
 }
 
 func names() []string {
@@ -126,8 +133,25 @@ func (o options) selected() []measurement {
 	return chosen
 }
 
+// checkBinary returns an error if a selected measurement needs the program and it is not there: most of them
+// would find out after many minutes.
+func (o options) checkBinary() error {
+	for _, m := range o.selected() {
+		if !m.binary {
+			continue
+		}
+		if _, err := exec.LookPath(o.binary); err != nil {
+			return fmt.Errorf("%s runs the program: %w: build it (make build), or say where it is (-binary)", m.name, err)
+		}
+	}
+	return nil
+}
+
 // measure runs the selected measurements. It runs the others even if one fails.
 func measure(ctx context.Context, o options, progress io.Writer) (p *page, err error) {
+	if err := o.checkBinary(); err != nil {
+		return nil, err
+	}
 	l, err := openLab(ctx, o)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ type row struct {
 	baseline string // what it is compared with, and the value of that
 	ratio    float64
 	goal     goal
+	unit     string // of the ratio, where it is a difference
 }
 
 // goal bounds a row's ratio. A row with the zero goal is reported and not judged.
@@ -70,17 +71,17 @@ func (g goal) verdict(ratio float64) string {
 
 // slower compares two times: the ratio is ours ÷ baseline.
 func slower(figure string, ours, base time.Duration, against string, g goal) row {
-	return row{figure, millis(ours), against + " " + millis(base), over(ours, base), g}
+	return row{figure, millis(ours), against + " " + millis(base), over(ours, base), g, ""}
 }
 
 // faster compares two times: the ratio is baseline ÷ ours.
 func faster(figure string, ours, base time.Duration, against string, g goal) row {
-	return row{figure, millis(ours), against + " " + millis(base), over(base, ours), g}
+	return row{figure, millis(ours), against + " " + millis(base), over(base, ours), g, ""}
 }
 
 // rate compares two times in which the same amount was done, as rates.
 func rate(figure string, amount work, ours, base time.Duration, against string, g goal) row {
-	return row{figure, amount.per(ours), against + " " + amount.per(base), over(base, ours), g}
+	return row{figure, amount.per(ours), against + " " + amount.per(base), over(base, ours), g, ""}
 }
 
 // bounded returns the row of a figure that has a bound and no baseline.
@@ -128,9 +129,9 @@ type page struct {
 // peers quotes the figures of other tools, which are not measured here.
 const peers = `## Others
 
-Published alongside the goals, measured the same way on such a machine; quoted, not
-measured in this run. "× local" is the p50 of ` + "`echo hi`" + ` as a multiple of local bash, "ops/s"
-is of 16 workers where local bash does 2,300, "start" is a fresh start.
+These figures were published alongside the goals, and measured the same way on such a machine. They
+are quoted, not measured in this run. "× local" is the p50 of ` + "`echo hi`" + ` as a multiple of local bash, "ops/s"
+are those of 16 workers, where local bash does 2,300; "start" is the start of a new session.
 
 | | × local | ops/s | start |
 |---|---:|---:|---:|
@@ -147,7 +148,7 @@ that scrubs and stores.
 
 func (p *page) write(w io.Writer) {
 	fmt.Fprint(w, "# Benchmarks\n\nWritten by `make bench`. Every figure stands next to its baselines, which were measured in the\n"+
-		"same run and took turns with it; times are medians unless they say otherwise.\n\n")
+		"same run, in turns with it. Times are medians unless the table says otherwise.\n\n")
 	fmt.Fprintf(w, "- date: %s\n- command: `%s`\n", p.date.Format(time.DateOnly), p.line)
 	for _, kv := range p.machine {
 		fmt.Fprintf(w, "- %s: %s\n", kv[0], kv[1])
@@ -171,7 +172,7 @@ func (r row) ratioText() string {
 		return "–"
 	}
 	text := fmt.Sprintf("%.2f", r.ratio)
-	return strings.TrimSuffix(text, ".00")
+	return strings.TrimSuffix(text, ".00") + r.unit
 }
 
 func (p *page) save(path string) error {

@@ -53,8 +53,11 @@ func start(t *testing.T) (*Proxy, *http.Client, *atomic.Int64) {
 	}}
 	t.Cleanup(p.Close)
 	t.Cleanup(transport.CloseIdleConnections)
-	return p, &http.Client{Transport: transport, Timeout: 3 * time.Second}, done
+	return p, &http.Client{Transport: transport, Timeout: time.Minute}, done
 }
+
+// givesUp is how long a client waits for an answer that must not come.
+const givesUp = 3 * time.Second
 
 func get(t *testing.T, client *http.Client, url string) (*http.Response, error) {
 	t.Helper()
@@ -92,6 +95,9 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			p, client, done := start(t)
 			p.Set(Rule{Method: "GET", Path: regexp.MustCompile(`\A/thing\?a=b\z`), Fault: tt.fault})
+			if tt.status == 0 {
+				client.Timeout = givesUp
+			}
 			resp, err := get(t, client, "http://engine/v1.41/thing?a=b")
 			if (err == nil) != (tt.status != 0) {
 				t.Fatalf("Get() = %v; want an answer: %t", err, tt.status != 0)
@@ -137,10 +143,12 @@ func TestPart(t *testing.T) {
 	t.Parallel()
 	p, client, done := start(t)
 	p.Part()
+	client.Timeout = givesUp
 	if _, err := get(t, client, "http://engine/"); !os.IsTimeout(err) || done.Load() != 0 {
 		t.Errorf("Get() = %v, with %d calls of the engine; want a timeout and none", err, done.Load())
 	}
 	p.Heal()
+	client.Timeout = time.Minute
 	resp, err := get(t, client, "http://engine/")
 	if err != nil {
 		t.Fatal(err)
@@ -156,12 +164,13 @@ func TestStreams(t *testing.T) {
 		want  string // that comes back
 		err   error  // nil: an end in good order
 		late  bool   // what is written afterwards still reaches the engine
+		least time.Duration
 	}{
-		{"none", Fault{}, "0123456789", os.ErrDeadlineExceeded, true},
-		{"cut", CutStream(4), "0123", nil, false},
-		{"end", EndStream(4), "0123", nil, true},
-		{"stall", Stall(4), "0123", os.ErrDeadlineExceeded, true},
-		{"drip", Drip(8), "01234567", os.ErrDeadlineExceeded, true},
+		{"none", Fault{}, "0123456789", os.ErrDeadlineExceeded, true, 0},
+		{"cut", CutStream(4), "0123", nil, false, 0},
+		{"end", EndStream(4), "0123", nil, true, 0},
+		{"stall", Stall(4), "0123", os.ErrDeadlineExceeded, true, 0},
+		{"drip", Drip(8), "0123456789", os.ErrDeadlineExceeded, true, 2 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,16 +182,26 @@ func TestStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
+			began := time.Now()
 			_, _ = io.WriteString(conn, "POST /exec/1/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n0123456789")
 			in := bufio.NewReader(conn)
 			resp, err := http.ReadResponse(in, nil)
 			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 				t.Fatalf("the answer is %v, %v; want 101", resp, err)
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(700 * time.Millisecond))
-			got, err := io.ReadAll(in)
-			if string(got) != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("read %q, %v; want %q, %v", got, err, tt.want, tt.err)
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			got := make([]byte, len(tt.want))
+			if _, err := io.ReadFull(in, got); err != nil || string(got) != tt.want {
+				t.Fatalf("read %q, %v; want %q", got, err, tt.want)
+			}
+			if took := time.Since(began); took < tt.least {
+				t.Errorf("all of it came within %v; want %v at least", took, tt.least)
+			}
+			if tt.err != nil { // nothing more comes
+				_ = conn.SetReadDeadline(time.Now().Add(700 * time.Millisecond))
+			}
+			if more, err := io.ReadAll(in); len(more) > 0 || !errors.Is(err, tt.err) {
+				t.Errorf("then %q, %v; want nothing, %v", more, err, tt.err)
 			}
 			if _, err := io.WriteString(conn, "more"); (err == nil) != tt.late {
 				t.Errorf("a write after it: %v; want it taken: %t", err, tt.late)

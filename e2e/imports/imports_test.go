@@ -33,23 +33,28 @@ var mayImport = map[string][]string{
 	"engine/enginetest": {"engine"},
 
 	// The leaves: no sibling but engine's types.
-	"config":          {"engine", "network"}, // its rules are checked once, as all settings are
-	"network":         {},
-	"network/gateway": {"network"},
-	"internal/wire":   {},
-	"internal/screen": {},
-	"exec":            {"engine", "internal/wire"},
-	"images":          {"engine", "internal/flight", "internal/ociarchive"},
-	"policy":          {"engine"},
+	"config":            {"engine", "internal/filelock", "network"}, // its rules are checked once, as all settings are
+	"network":           {},
+	"network/authority": {},
+	"network/gateway":   {"network", "network/authority", "network/inject"},
+	"network/inject":    {"internal/scrub", "network"},
+	"internal/wire":     {},
+	"internal/screen":   {},
+	"exec":              {"engine", "internal/wire"},
+	"images":            {"engine", "internal/flight", "internal/ociarchive"},
+	"policy":            {"engine"},
 	// For tests alone: bash against the policy.
 	"policy/bashtest": {"policy"},
-	"sink":            {"engine", "internal/filelock", "internal/scrub"},
+	"sink":            {"engine", "internal/background", "internal/filelock", "internal/scrub"},
 
 	// One call for all who ask for the same at the same time.
 	"internal/flight": {"engine"},
 
 	// The form of archives that engines load: images and engine/docker write them.
 	"internal/ociarchive": {},
+
+	// Writes that may block for ever: live output, and the streams of the program.
+	"internal/background": {},
 
 	// Locks on files: artifacts, the audit log and the directories of servers.
 	"internal/filelock": {},
@@ -63,41 +68,50 @@ var mayImport = map[string][]string{
 	// Connections over one stream, both ends.
 	"internal/mux": {"internal/wire"},
 
+	// HTTP for who knows a token: the standard library only.
+	"internal/webforward": {},
+
 	// Trees to and from sessions: the standard library only.
 	"internal/transfer": {},
+
+	// Texts compared and merged, and what this machine's git is asked.
+	"internal/merge":   {},
+	"internal/hostgit": {},
 
 	// What is kept and told of what happens. The command line fills it in.
 	"internal/audit":     {"internal/filelock"},
 	"internal/telemetry": {},
 
 	// Each composes what stands below it.
-	"sandbox":        {"engine", "exec", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "network", "network/gateway", "policy", "sink"},
+	"sandbox":        {"engine", "exec", "internal/hostgit", "internal/merge", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "internal/webforward", "network", "network/authority", "network/gateway", "network/inject", "policy", "sink"},
 	"tool":           {"engine", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink"},
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
+	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "network", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// The command line's parts.
-	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
+	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
-	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
-	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/telemetry", "internal/wire", "network", "policy", "sandbox", "sink"},
-	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "policy", "sandbox", "sink"},
+	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
+	"internal/cli/cachecmd":    {"engine", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
+	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/stdio", "internal/serve", "internal/telemetry", "internal/wire", "network", "policy", "sandbox", "sink"},
+	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/stdio", "network", "policy", "sandbox", "sink"},
 	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
-	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/serve", "sandbox"},
-	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
+	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/filelock", "internal/screen", "internal/serve", "network", "sandbox"},
+	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/networkcmd":  {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "network"},
 	"internal/cli/plancmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "tool"},
+	"internal/cli/configcmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "policy", "tool"},
 	"internal/cli/ptycmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "sandbox"},
 	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/sessioncmd":  {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "sandbox"},
-	"internal/cli/stdio":       {"internal/cli/exit", "sink"},
+	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
+	"internal/cli/stdio":       {"internal/background", "internal/cli/exit", "sink"},
 	// For tests alone: the whole program.
-	"internal/cli/clitest": {"internal/cli", "internal/cli/exit"},
+	"internal/cli/clitest": {"engine", "engine/enginetest", "internal/cli", "internal/cli/core", "internal/cli/exit", "internal/wire", "sandbox"},
 
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.
@@ -110,7 +124,7 @@ var mayImport = map[string][]string{
 	"internal/runner/shells":  {},
 	"internal/runner/jobs":    {"internal/wire"},
 	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},
-	"internal/runner/network": {"internal/mux", "internal/wire"},
+	"internal/runner/network": {"internal/mux", "internal/runner/proc", "internal/wire"},
 	"internal/runner/prepare": {"internal/wire", "internal/runner/proc", "internal/runner/shells"},
 	"internal/runner/user":    {"internal/wire", "internal/runner/proc", "internal/transfer"},
 
@@ -134,7 +148,9 @@ var mayImport = map[string][]string{
 	"e2e/soak":         {"e2e/engines", "e2e/faultproxy", "e2e/processes", "policy", "policy/bashtest"},
 	"e2e/probe/expect": {},
 	"e2e/processes":    {},
-	"e2e/bench":        {"e2e/activity", "engine", "engine/docker", "exec", "images", "policy", "sandbox", "sink"},
+	"e2e/bench":        {"e2e/activity", "engine", "engine/docker", "exec", "images", "network", "policy", "sandbox", "sink"},
+	// Both ends of the network's measurements, one of them in a session.
+	"e2e/bench/netload": {},
 }
 
 // dockerClient are the modules that speak to Docker. Their types stop at

@@ -51,8 +51,8 @@ type clockRun struct {
 
 func (c *clockRun) run(ctx context.Context) (s section, err error) {
 	c.s = section{title: "A clock that is set", text: "The machine's clock is set forward and back while all of these are under way: a command that ends by itself and one that its timeout " +
-		"ends, in a session and as jobs; a command in a session of its own; one that a server runs; one whose client has just been killed. What they tell must be what " +
-		"happened, after the time that has passed; what was killed must be gone by its lease; and a reap right after the jump must take nothing whose owner lives."}
+		"ends, in a session and as jobs; a command in a session of its own; one that a server runs; one whose client has just been killed. Each must have its true outcome, " +
+		"after its true time; killed commands must be gone by the end of their lease; and a reap right after the jump must remove nothing whose owner lives."}
 	in, err := c.l.startSession(ctx)
 	defer func() { err = errors.Join(err, c.l.stop(context.WithoutCancel(ctx), in)) }()
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *clockRun) job(ctx context.Context, in *session, args ...string) (string
 	if err != nil {
 		return "", nil, err
 	}
-	id, _, _ := strings.Cut(started, " ") // behind it are its pid and its file
+	id := strings.TrimSpace(started)
 	text, err := output(c.l.command(ctx, "job", "wait", "--session", in.id, "--json", id))
 	if text == "" {
 		return "", nil, err

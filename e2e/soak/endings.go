@@ -94,6 +94,9 @@ func byOutputLimit(ctx context.Context, w *killer, script string) (string, error
 // exec runs a script and returns its outcome, with the cause if there is one.
 func (w *killer) exec(ctx context.Context, args ...string) (string, error) {
 	r, err := w.l.exec(ctx, w.session.id, args...)
+	if r.full() == notStarted {
+		w.l.say("kills: not started: %s", r.Error.Message)
+	}
 	return r.full(), err
 }
 
@@ -101,8 +104,7 @@ func (w *killer) exec(ctx context.Context, args ...string) (string, error) {
 func (w *killer) job(ctx context.Context, args ...string) (string, error) {
 	args = append([]string{"session", "exec", "--quiet", "--background"}, args...)
 	out, err := w.l.cli(ctx, slices.Insert(args, len(args)-1, w.session.id)...)
-	id, _, _ := strings.Cut(out, " ") // the pid and the file follow
-	return id, err
+	return strings.TrimSpace(out), err
 }
 
 func byJobKill(ctx context.Context, w *killer, script string) (string, error) {
@@ -111,7 +113,10 @@ func byJobKill(ctx context.Context, w *killer, script string) (string, error) {
 		return "", err
 	}
 	time.Sleep(w.soon())
-	_, killed := w.l.cli(ctx, "job", "kill", "--quiet", "--session", w.session.id, id)
+	_, killed := w.l.cli(ctx, "job", "stop", "--quiet", "--session", w.session.id, id)
+	if killed != nil {
+		w.l.say("kills: %v", killed)
+	}
 	return w.waited(ctx, id, killed)
 }
 

@@ -16,7 +16,7 @@ func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []
 	type key struct{ row, name, end string }
 	outcomes := map[string]map[string]int{}
 	byRow := map[key]int{}
-	killed, survived, grown := 0, 0, 0
+	killed, survived, grown, again := 0, 0, 0, 0
 	var latest time.Duration
 	for _, k := range all {
 		for _, p := range k.problems {
@@ -27,6 +27,7 @@ func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []
 		}
 		killed++
 		latest = max(latest, k.late)
+		again += k.again
 		byRow[key{k.adversary.row, k.adversary.name, k.ending.name}]++
 		if outcomes[k.ending.name] == nil {
 			outcomes[k.ending.name] = map[string]int{}
@@ -42,7 +43,7 @@ func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []
 	}
 	left := 0
 	for _, one := range sessions {
-		if err := nobodyIn(one); err != nil {
+		if err := awaitEmpty(one); err != nil {
 			left++
 			s.fail("%v", err)
 		}
@@ -55,6 +56,7 @@ func judgeKills(ctx context.Context, s *section, l *lab, all []kill, sessions []
 	s.count("survivors by their mark, when the outcome was reported", survived, 0)
 	s.count("files that grew after that", grown, 0)
 	s.count("sessions with anything left in their cgroups", left, 0)
+	s.tell("commands that the engine could not start in time, and that were tried again", "%d", again)
 	s.tell("longest until nothing was left of a command whose client had gone", "%d ms", latest.Milliseconds())
 	ends := table{head: []string{"ended by", "commands", "outcomes"}}
 	for _, e := range endings {

@@ -150,7 +150,7 @@ func judgeHistory(s *section, events []event) {
 	}
 	s.tell("commands, of them over long-lived connections, and jobs", "%d, %d, %d", total("command")+total("call")+total("job"), total("call"), total("job"))
 	s.tell("faults", "%d", total("fault"))
-	s.count("things in the history that may not be", len(wrong), 0)
+	s.count("violations in the history", len(wrong), 0)
 	t := table{head: []string{"of", "how often"}}
 	for _, kind := range slices.Sorted(maps.Keys(counted)) {
 		t.rows = append(t.rows, []string{kind, counts(counted[kind])})

@@ -12,7 +12,7 @@ import (
 // starts starts and stops many sessions, and checks what has grown.
 func starts(ctx context.Context, l *lab) (s section, err error) {
 	s = section{title: "Leaks: sessions", text: "One `serve rpc` starts and stops sessions, four at a time, with a command in each. " + lookedAt +
-		" What the engine comes to hold when Docker's own command line starts, uses and removes as many plain containers is not counted against us."}
+		" What the engine keeps after Docker's own command line has started, used and removed as many plain containers is not counted against us."}
 	if err := startsAndStops(ctx, l, &s); err != nil {
 		return s, err
 	}

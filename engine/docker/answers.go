@@ -36,6 +36,8 @@ const maxAnswer = 64 << 20
 
 var errLongAnswer = errors.New("the answer is longer than any that an engine gives")
 
+var errNoContainer = errors.New("the answer describes no container")
+
 // boundedBody is a body that fails once it is longer than its bound.
 type boundedBody struct {
 	io.ReadCloser

@@ -119,6 +119,7 @@ func TestKindsOfStatuses(t *testing.T) {
 		calls := map[string]func() error{
 			"StartContainer":  func() error { return c.StartContainer(t.Context(), "x") },
 			"SignalContainer": func() error { return c.SignalContainer(t.Context(), "x", "KILL") },
+			"PauseContainer":  func() error { return c.PauseContainer(t.Context(), "x") },
 			"WaitContainer":   func() error { return c.WaitContainer(t.Context(), "x") },
 			"RemoveImage":     func() error { return c.RemoveImage(t.Context(), "x") },
 			"LimitContainer":  func() error { return c.LimitContainer(t.Context(), "x", engine.Usage{PidsLimit: 1}) },

@@ -1,8 +1,8 @@
-// Package docker runs sessions on a Docker engine, or on one that speaks its API, such as
-// Podman. Engine is the engine.Engine: it makes a session of a container and volumes, and
-// fills the volumes that sessions share. Client is the connection below it. This is the
-// only package that knows the Docker client: its own types and those of package engine are
-// what it takes and returns, and its errors are of package engine's kinds.
+// Package docker runs sessions on a Docker engine, or on one that speaks its API, such as Podman.
+// Engine is the engine.Engine: it makes a session of a container and volumes, and fills the
+// volumes that sessions share. Client is the connection below it. This is the only package that
+// knows the Docker client: it takes and returns only its own types and those of package engine,
+// and its errors are of package engine's kinds.
 //
 // Every call that does not stream ends within 30 seconds, also when the caller
 // sets no deadline. Calls that only read are tried once more when the
@@ -22,7 +22,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs/pkg/errhttp"
@@ -46,45 +45,72 @@ const maxError = 64 << 10
 // longer answer is an error.
 const maxInspect = 1 << 20
 
-// Client is a connection to one engine. Its methods may be called concurrently.
-// Make it with Connect; the zero Client is of no use.
+// Client is a connection to one engine. Its methods may be called concurrently. Make it with
+// Connect; the zero Client must not be used.
 type Client struct {
 	api       *client.Client
 	transport *http.Transport
 	http      *http.Client // over transport, for what api has no call for
 	url       *url.URL     // of the engine, as the Docker client splits it
 	address   string
+	source    string // what named the address, or whose socket it is
+	found     bool   // nothing named it, and it is not the default
 	configDir string
 
-	mu      sync.Mutex
-	product string // guarded by mu; "" until asked for
+	about   memo[engine.Info]
+	version memo[types.Version]
 }
 
 // Connect finds the engine that the options and the environment name, and
-// agrees on an API version with it. Where nothing is named, the usual sockets
-// are tried in turn. The caller closes the Client.
+// agrees on an API version with it. Where nothing is named, the default socket
+// is used. Where that is not there either, the sockets of other engines are
+// tried in turn; Info.Source says which it was. The caller closes the Client.
 //
 // No engine: ErrUnreachable, with every address tried and why it was not used.
 // One that is too old: ErrTooOld. An address that cannot be used: ErrInvalid.
 func Connect(ctx context.Context, opts Options) (*Client, error) {
-	const op = "find a container engine"
 	ends, err := endpoints(opts)
 	if err != nil {
-		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: err}
+		return nil, &engine.Error{Op: findEngine, Kind: engine.ErrAddress, Err: err}
 	}
-	var tried []error
-	for _, end := range ends {
+	return search(ctx, ends, opts)
+}
+
+const findEngine = "find a container engine"
+
+// search connects to the first endpoint at which an engine answers. If there is a socket at the
+// first one, no other is tried: a session must not run elsewhere because the usual engine is down.
+func search(ctx context.Context, ends []endpoint, opts Options) (*Client, error) {
+	failed := &unreachableError{names: opts.names()}
+	for i, end := range ends {
+		if end.usual && end.missing() {
+			failed.absent = append(failed.absent, end.path())
+			continue
+		}
 		c, err := dial(ctx, end, opts)
 		if err == nil {
+			c.found = end.usual && i > 0
 			return c, nil
 		}
 		if errors.Is(err, engine.ErrTooOld) || errors.Is(err, engine.ErrInvalid) || errors.Is(err, engine.ErrAddress) || ctx.Err() != nil {
-			return nil, fail(ctx, op, err)
+			return nil, fail(ctx, findEngine, err)
 		}
-		tried = append(tried, fmt.Errorf("%s (%s): %w", end.host, end.source, err))
+		failed.tried = append(failed.tried, fmt.Errorf("%s (%s): %w", end.host, end.source, err))
+		if i == 0 {
+			for _, other := range ends[1:] {
+				if !other.missing() {
+					failed.others = append(failed.others, other.host+" ("+other.source+")")
+				}
+			}
+			break
+		}
 	}
-	return nil, &engine.Error{Op: op, Kind: engine.ErrUnreachable, Err: &unreachableError{tried: tried, names: opts.names()}}
+	return nil, &engine.Error{Op: findEngine, Kind: engine.ErrUnreachable, Err: failed}
 }
+
+// Found returns whose socket was found, as in "Podman's", and its address, where nothing has named an engine and
+// the default socket is not there; else found is false.
+func (c *Client) Found() (source, address string, found bool) { return c.source, c.address, c.found }
 
 // pingTimeout bounds the first contact with one address.
 const pingTimeout = 10 * time.Second
@@ -112,7 +138,7 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	inner.Transport = answers{inner.Transport} // the options take no other than an http.Transport
 	c := &Client{
 		api: api, transport: tr, http: &http.Client{Transport: answers{tr}, CheckRedirect: client.CheckRedirect},
-		url: u, address: end.host, configDir: configDir(opts),
+		url: u, address: end.host, source: end.source, configDir: configDir(opts),
 	}
 	if err := c.negotiate(ctx, op, opts.getenv("DOCKER_API_VERSION")); err != nil {
 		_ = c.Close()
@@ -187,14 +213,18 @@ func isVersion(v string) bool {
 // Close gives back idle connections. Streams that are open stay open.
 func (c *Client) Close() error { return c.api.Close() }
 
-// Info describes the engine.
-func (c *Client) Info(ctx context.Context) (engine.Info, error) {
-	const op = "ask the engine about itself"
-	info, err := ask(ctx, op, c.info)
+// Info describes the engine. It asks the engine once: starting a session needs the
+// description at several places, and the engine takes long to gather it.
+func (c *Client) Info(ctx context.Context) (engine.Info, error) { return c.about.get(ctx, c.describe) }
+
+const askAbout = "ask the engine about itself"
+
+func (c *Client) describe(ctx context.Context) (engine.Info, error) {
+	info, err := ask(ctx, askAbout, c.info)
 	if err != nil {
 		return engine.Info{}, err
 	}
-	version, err := ask(ctx, op, c.api.ServerVersion)
+	version, err := c.versions(ctx)
 	if err != nil {
 		return engine.Info{}, err
 	}
@@ -203,6 +233,7 @@ func (c *Client) Info(ctx context.Context) (engine.Info, error) {
 		Version:        info.ServerVersion,
 		APIVersion:     c.api.ClientVersion(),
 		Address:        c.address,
+		Source:         c.source,
 		OS:             info.OSType,
 		Arch:           version.Arch,
 		CPUs:           info.NCPU,
@@ -281,23 +312,16 @@ func unenforced(info system.Info) []string {
 	return out
 }
 
+// versions returns the versions of the engine and its parts, which cost less than Info.
+func (c *Client) versions(ctx context.Context) (types.Version, error) {
+	return c.version.get(ctx, func(ctx context.Context) (types.Version, error) { return ask(ctx, askAbout, c.api.ServerVersion) })
+}
+
 // isPodman reports whether the engine is Podman, which takes a few requests in another
-// form. It asks the engine once.
+// form.
 func (c *Client) isPodman(ctx context.Context) (bool, error) {
-	c.mu.Lock()
-	known := c.product
-	c.mu.Unlock()
-	if known == "" {
-		v, err := ask(ctx, "ask the engine about itself", c.api.ServerVersion)
-		if err != nil {
-			return false, err
-		}
-		known = product(v)
-		c.mu.Lock()
-		c.product = known
-		c.mu.Unlock()
-	}
-	return known == "podman", nil
+	v, err := c.versions(ctx)
+	return err == nil && product(v) == "podman", err
 }
 
 // request prepares a request of our own to the engine, past the Docker client.

@@ -168,6 +168,37 @@ func upgraded(stream string) http.HandlerFunc {
 	}
 }
 
+// What is in the wanted state is not an error, with whatever status an engine refuses it.
+func TestPauseContainer(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		verb, state string
+		answer      http.HandlerFunc
+		kind        error
+	}{
+		{"pause", "running", answer(204, ""), nil},
+		{"pause", "paused", answer(409, `{"message":"already paused"}`), nil},
+		{"pause", "paused", answer(500, `{"message":"state improper"}`), nil},
+		{"pause", "exited", answer(409, `{"message":"is not running"}`), engine.ErrNotRunning},
+		{"pause", "running", answer(409, `{"message":"is restarting"}`), engine.ErrConflict},
+		{"pause", "", answer(404, `{"message":"no such container"}`), engine.ErrNotFound},
+		{"unpause", "paused", answer(204, ""), nil},
+		{"unpause", "running", answer(409, `{"message":"is not paused"}`), nil},
+		{"unpause", "running", answer(500, `{"message":"is not paused"}`), nil},
+		{"unpause", "exited", answer(409, `{"message":"is not paused"}`), engine.ErrNotRunning},
+	} {
+		c := fakeClient(t, map[string]http.HandlerFunc{
+			"POST /v1.41/containers/x/" + tt.verb: tt.answer,
+			"GET /v1.41/containers/x/json":        answer(200, `{"Id":"x","State":{"Status":"`+tt.state+`"}}`),
+		})
+		do := map[string]func(context.Context, ContainerID) error{"pause": c.PauseContainer, "unpause": c.UnpauseContainer}[tt.verb]
+		err := do(t.Context(), "x")
+		if e, _ := errors.AsType[*engine.Error](err); tt.kind == nil && err != nil || tt.kind != nil && (e == nil || e.Kind != tt.kind) { //nolint:errorlint // the very kind
+			t.Errorf("%s of one that is %q = %v; want kind %v", tt.verb, tt.state, err, tt.kind)
+		}
+	}
+}
+
 func TestOpenExec(t *testing.T) {
 	t.Parallel()
 	made := answer(201, `{"Id":"e"}`)

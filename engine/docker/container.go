@@ -36,6 +36,9 @@ func (c *Client) CreateContainer(ctx context.Context, want Container) (Container
 	if err != nil {
 		return "", nil, err
 	}
+	if err := c.dropSwappiness(ctx, host); err != nil {
+		return "", nil, err
+	}
 	if ctx.Err() != nil {
 		return "", nil, fail(ctx, op, context.Cause(ctx))
 	}
@@ -49,6 +52,20 @@ func (c *Client) CreateContainer(ctx context.Context, want Container) (Container
 		return "", nil, fail(ctx, op, err)
 	}
 	return ContainerID(made.ID), made.Warnings, nil
+}
+
+// dropSwappiness leaves out what cgroups of version 2 do not have, and engines there warn of, where it would
+// change nothing: a container that may use as much of memory and swap together as of memory alone has a
+// memory.swap.max of 0, and nothing of it is swapped.
+func (c *Client) dropSwappiness(ctx context.Context, host *container.HostConfig) error {
+	if host.MemorySwappiness == nil || host.Memory == 0 || host.MemorySwap != host.Memory {
+		return nil
+	}
+	about, err := c.Info(ctx)
+	if err == nil && about.CgroupVersion == "2" {
+		host.MemorySwappiness = nil
+	}
+	return err
 }
 
 // imageDefaults is what an image would add to a container and must not.
@@ -83,10 +100,14 @@ func (c *Client) StartContainer(ctx context.Context, id ContainerID) error {
 	return fail(ctx, op, c.api.ContainerStart(ctx, string(id), container.StartOptions{}))
 }
 
-// Container says what the engine knows of a container.
+// Container returns what the engine knows of a container.
 func (c *Client) Container(ctx context.Context, nameOrID string) (ContainerState, error) {
 	found, err := ask(ctx, "inspect container "+nameOrID, func(ctx context.Context) (container.InspectResponse, error) {
-		return c.api.ContainerInspect(ctx, nameOrID)
+		found, err := c.api.ContainerInspect(ctx, nameOrID)
+		if err == nil && found.ContainerJSONBase == nil { // the document names no container
+			err = errNoContainer
+		}
+		return found, err
 	})
 	if err != nil {
 		return ContainerState{}, err
@@ -200,6 +221,33 @@ func (c *Client) SignalContainer(ctx context.Context, id ContainerID, signal str
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return c.explain(ctx, id, fail(ctx, op, c.api.ContainerKill(ctx, string(id), signal)))
+}
+
+// PauseContainer stops the processes of a container where they are. One that is paused already is not
+// an error. ErrNotRunning: it has none.
+func (c *Client) PauseContainer(ctx context.Context, id ContainerID) error {
+	return c.turn(ctx, "pause", id, engine.StatusPaused, c.api.ContainerPause)
+}
+
+// UnpauseContainer lets the processes of a container go on. One that runs already is not an error.
+func (c *Client) UnpauseContainer(ctx context.Context, id ContainerID) error {
+	return c.turn(ctx, "unpause", id, engine.StatusRunning, c.api.ContainerUnpause)
+}
+
+// turn has the engine bring a container into a state. Engines refuse it with different statuses where
+// it is in that state, so the container is asked.
+func (c *Client) turn(ctx context.Context, verb string, id ContainerID, to engine.Status, do func(ctx context.Context, id string) error) error {
+	op := verb + " container " + string(id)
+	bound, cancel := bounded(ctx)
+	defer cancel()
+	err := fail(bound, op, do(bound, string(id)))
+	if err == nil || !cerrdefs.IsConflict(err) && !cerrdefs.IsInternal(err) {
+		return err
+	}
+	if st, e := c.Container(ctx, string(id)); e == nil && st.Status == to {
+		return nil
+	}
+	return c.explain(ctx, id, err)
 }
 
 // explain gives a refusal the kind ErrNotRunning if the container does not run.

@@ -6,11 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,21 +48,60 @@ func (o Options) names() string {
 // endpoint is an address at which an engine may answer.
 type endpoint struct {
 	host   string // as in "unix:///var/run/docker.sock"
-	source string // what named it, for error messages
+	source string // what named it, or whose socket it is, for error messages
 	tls    *tls.Config
+	usual  bool // it is not named, but looked for
 }
 
-// unreachableError lists every address that was tried.
+// path is that of an endpoint's socket, "" if it has none.
+func (e endpoint) path() string {
+	if path, ok := strings.CutPrefix(e.host, "unix://"); ok {
+		return path
+	}
+	return ""
+}
+
+// missing reports whether nothing lies at the path of the endpoint's socket.
+func (e endpoint) missing() bool {
+	if e.path() == "" {
+		return false
+	}
+	_, err := os.Stat(e.path())
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// unreachableError lists every address that was tried, and those at which no socket is.
 type unreachableError struct {
-	tried []error
-	names string // what an engine can be named with
+	tried  []error
+	absent []string // paths
+	others []string // addresses with a socket that were not tried
+	names  string   // what an engine can be named with
 }
 
 func (e *unreachableError) Error() string {
 	var b strings.Builder
-	b.WriteString("none answers; tried:")
+	b.WriteString("none answers")
+	if len(e.tried) > 0 {
+		b.WriteString("; tried:")
+	}
 	for _, err := range e.tried {
 		fmt.Fprintf(&b, "\n  %v", err)
+	}
+	if len(e.absent) > 0 {
+		b.WriteString("\n  not there: " + strings.Join(e.absent, ", "))
+	}
+	switch {
+	case len(e.others) > 0:
+		b.WriteString("\n  there too, but only the first is used unless one is named: " + strings.Join(e.others, ", "))
+	case len(e.tried) == 0:
+		b.WriteString("\nInstall Docker or Podman and start it, or name an engine with " + e.names)
+		return b.String()
+	}
+	if slices.ContainsFunc(e.tried, func(err error) bool { return errors.Is(err, fs.ErrPermission) }) {
+		b.WriteString("\nYou may not use that socket. Join the group that owns it (for Docker: `sudo usermod -aG docker $USER`, then log in " +
+			"again; its members are root on this machine), or start an engine of your own: rootless Docker, or Podman's socket. " +
+			"Name another one with " + e.names)
+		return b.String()
 	}
 	b.WriteString("\nStart the engine, check that you may use its socket, or name another one with " + e.names)
 	return b.String()
@@ -109,17 +150,28 @@ func one(e endpoint, err error) ([]endpoint, error) {
 	return []endpoint{e}, nil
 }
 
+// defaults are where engines listen when nothing names one, in the order in which they are looked
+// for (docs/configuration.md lists them).
 func defaults(o Options) []endpoint {
 	if runtime.GOOS == "windows" {
-		return []endpoint{{host: "npipe:////./pipe/docker_engine", source: "the default"}}
+		return []endpoint{{host: "npipe:////./pipe/docker_engine", source: "the default", usual: true}}
 	}
-	out := []endpoint{{host: "unix:///var/run/docker.sock", source: "the default"}}
-	if o.Home != "" {
-		out = append(out, endpoint{host: "unix://" + filepath.Join(o.Home, ".docker", "run", "docker.sock"), source: "Docker Desktop's"})
+	var out []endpoint
+	add := func(source, dir string, path ...string) {
+		if dir != "" {
+			out = append(out, endpoint{host: "unix://" + filepath.Join(append([]string{dir}, path...)...), source: source, usual: true})
+		}
 	}
-	if dir := o.getenv("XDG_RUNTIME_DIR"); dir != "" {
-		out = append(out, endpoint{host: "unix://" + filepath.Join(dir, "docker.sock"), source: "rootless Docker's"})
-	}
+	run := o.getenv("XDG_RUNTIME_DIR")
+	add("the default", "/var/run/docker.sock")
+	add("rootless Docker's", run, "docker.sock")
+	add("Docker Desktop's", o.Home, ".docker", "run", "docker.sock")
+	add("Docker Desktop's", o.Home, ".docker", "desktop", "docker.sock")
+	add("Podman's", run, "podman", "podman.sock")
+	add("Podman's", "/run/podman/podman.sock")
+	add("Colima's", o.Home, ".colima", "default", "docker.sock")
+	add("OrbStack's", o.Home, ".orbstack", "run", "docker.sock")
+	add("Rancher Desktop's", o.Home, ".rd", "docker.sock")
 	return out
 }
 

@@ -6,13 +6,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 )
@@ -55,7 +58,10 @@ func TestEndpoints(t *testing.T) {
 	broken := t.TempDir()
 	write(t, filepath.Join(broken, "config.json"), `{`)
 	plain := t.TempDir()
-	sockets := "unix:///var/run/docker.sock unix://" + plain + "/.docker/run/docker.sock"
+	sockets := strings.ReplaceAll("unix:///var/run/docker.sock unix://~/.docker/run/docker.sock unix://~/.docker/desktop/docker.sock "+
+		"unix:///run/podman/podman.sock unix://~/.colima/default/docker.sock unix://~/.orbstack/run/docker.sock unix://~/.rd/docker.sock", "~", plain)
+	withRuntime := strings.Replace(strings.Replace(sockets, "docker.sock ", "docker.sock unix:///run/user/7/docker.sock ", 1),
+		"unix:///run/podman", "unix:///run/user/7/podman/podman.sock unix:///run/podman", 1)
 	for _, tt := range []struct {
 		name, address, home string
 		env                 map[string]string
@@ -69,8 +75,8 @@ func TestEndpoints(t *testing.T) {
 		{name: "current context", home: home, want: "unix:///current.sock"},
 		{name: "DOCKER_CONFIG", home: plain, env: map[string]string{"DOCKER_CONFIG": dir}, want: "unix:///current.sock"},
 		{name: "sockets", home: plain, want: sockets},
-		{name: "rootless socket", home: plain, env: map[string]string{"XDG_RUNTIME_DIR": "/run/user/7"}, want: sockets + " unix:///run/user/7/docker.sock"},
-		{name: "no home", want: "unix:///var/run/docker.sock"},
+		{name: "rootless socket", home: plain, env: map[string]string{"XDG_RUNTIME_DIR": "/run/user/7"}, want: withRuntime},
+		{name: "no home", want: "unix:///var/run/docker.sock unix:///run/podman/podman.sock"},
 		{name: "tcp without port", address: "tcp://there", want: "tcp://there:2375"},
 		{name: "tcp with IPv6", address: "tcp://[::1]/base", want: "tcp://[::1]:2375/base"},
 		{name: "unknown context", home: home, env: map[string]string{"DOCKER_CONTEXT": "none"}, err: `context "none" (DOCKER_CONTEXT)`},
@@ -106,6 +112,90 @@ func TestConnectUnreachable(t *testing.T) {
 	for _, part := range []string{"unix://" + missing, "DOCKER_HOST", "--named"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("Connect() = %q; want %q in it", err, part)
+		}
+	}
+}
+
+// socketAt is an engine at a path, or a socket behind which nothing listens.
+func socketAt(t *testing.T, path string, answers bool) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !answers {
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		_ = l.Close()
+		return
+	}
+	version := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
+	server := &http.Server{Handler: version, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// Where nothing names an engine and the default socket is not there, the first socket that answers
+// is used, and Info says whose it is. An engine of the default socket that is down is never replaced.
+func TestConnectSearches(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the sockets are those of unix")
+	}
+	home, err := os.MkdirTemp("", "engines") //nolint:usetesting // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	o := Options{Source: "--engine", Home: home, Getenv: environ(map[string]string{"XDG_RUNTIME_DIR": filepath.Join(home, "run")})}
+	ends := defaults(o)[1:] // the default may be there on this machine, and so may Podman's
+	ends = slices.DeleteFunc(ends, func(e endpoint) bool { return !strings.HasPrefix(e.path(), home) })
+
+	_, err = search(t.Context(), ends, o)
+	if !errors.Is(err, engine.ErrUnreachable) || !strings.Contains(err.Error(), "not there: "+home+"/run/docker.sock, ") || !strings.Contains(err.Error(), "Install Docker or Podman") {
+		t.Errorf("without a socket: %v; want the places looked at, and what to do", err)
+	}
+	socketAt(t, filepath.Join(home, ".docker", "run", "docker.sock"), false)
+	socketAt(t, filepath.Join(home, ".colima", "default", "docker.sock"), true)
+	socketAt(t, filepath.Join(home, ".rd", "docker.sock"), true)
+	c, err := search(t.Context(), ends, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if source, address, found := c.Found(); !found || source != c.source || address != c.address {
+		t.Errorf("Found() = %q, %q, %t; want what answers", source, address, found)
+	}
+	if c.source != "Colima's" || c.address != "unix://"+home+"/.colima/default/docker.sock" {
+		t.Errorf("the engine is %s, %s; want Colima's", c.address, c.source)
+	}
+
+	_, err = search(t.Context(), slices.Concat([]endpoint{{host: "unix://" + home + "/.docker/run/docker.sock", source: "the default", usual: true}}, ends[2:]), o)
+	if !errors.Is(err, engine.ErrUnreachable) || !strings.Contains(err.Error(), "there too, but only the first is used unless one is named: unix://"+home+"/.colima/default/docker.sock (Colima's), ") {
+		t.Errorf("with a default socket behind which nothing listens: %v; want it refused, and the others named", err)
+	}
+}
+
+// An error of a socket that this user may not use says what to do.
+func TestUnreachableSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	denied := fmt.Errorf("unix:///var/run/docker.sock (the default): %w", &os.PathError{Op: "connect", Path: "/var/run/docker.sock", Err: os.ErrPermission})
+	for _, row := range []struct {
+		err  unreachableError
+		want []string
+	}{
+		{unreachableError{tried: []error{errors.New("x: refused")}, names: "DOCKER_HOST"}, []string{"none answers; tried:\n  x: refused\nStart the engine", "DOCKER_HOST"}},
+		{unreachableError{tried: []error{denied}, names: "DOCKER_HOST"}, []string{"sudo usermod -aG docker $USER", "root on this machine", "rootless Docker", "DOCKER_HOST"}},
+		{unreachableError{absent: []string{"/a", "/b"}, names: "--engine"}, []string{"none answers\n  not there: /a, /b\nInstall Docker or Podman", "--engine"}},
+		{unreachableError{tried: []error{errors.New("x")}, others: []string{"unix:///y (Podman's)"}, names: "--engine"}, []string{"there too", "unix:///y (Podman's)\nStart the engine"}},
+	} {
+		for _, want := range row.want {
+			if got := row.err.Error(); !strings.Contains(got, want) {
+				t.Errorf("the error is %q; want %q in it", got, want)
+			}
 		}
 	}
 }

@@ -195,6 +195,14 @@ func (d *fakeDocker) SignalContainer(_ context.Context, id ContainerID, signal s
 	return nil
 }
 
+func (d *fakeDocker) PauseContainer(_ context.Context, id ContainerID) error {
+	return errors.Join(d.begin("pause"), d.change(id, func(c *ContainerState) { c.Status = engine.StatusPaused }))
+}
+
+func (d *fakeDocker) UnpauseContainer(_ context.Context, id ContainerID) error {
+	return errors.Join(d.begin("unpause"), d.change(id, func(c *ContainerState) { c.Status = engine.StatusRunning }))
+}
+
 func (d *fakeDocker) WaitContainer(_ context.Context, _ ContainerID) error {
 	return d.begin("wait")
 }

@@ -141,7 +141,7 @@ var (
 	testImage = engine.Image{ID: engine.ImageID("sha256:" + strings.Repeat("ab", 32)), Arch: "amd64"}
 )
 
-const testAccounts = "sandboxbash-accounts-abababababab-1000-1001"
+const testAccounts = "sandboxbash-accounts-abababababab-1000-1001-e2673cd0" // and the hash of agent:/home/agent
 
 // accounts is an engine with an image and the runner's volume.
 func accounts() (*filling, *copier) {

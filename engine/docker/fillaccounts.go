@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -61,7 +62,8 @@ func (s *copier) RefillAccounts(ctx context.Context, img engine.Image, u engine.
 }
 
 func accountsContent(id engine.ImageID, u engine.Account) content {
-	name := fmt.Sprintf("%s%s-%d-%d", accountsPrefix, digits(id), u.UID, u.GID)
+	entry := sha256.Sum256([]byte(u.Name + ":" + u.Home))
+	name := fmt.Sprintf("%s%s-%d-%d-%x", accountsPrefix, digits(id), u.UID, u.GID, entry[:4])
 	return content{volume: name, dir: engine.AccountsDir, role: roleAccounts}
 }
 

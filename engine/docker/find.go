@@ -64,9 +64,9 @@ func notOurs(id string) error {
 	return &engine.Error{Op: "find session " + id, Kind: engine.ErrNotFound, Err: errors.New("a container has its name, and is not a session")}
 }
 
-// List returns all sessions of ours, oldest first. Volumes are listed before containers:
-// those of a session that is being made have none yet, and are never taken for left
-// behind while their container is there.
+// List returns all sessions of ours, oldest first. Volumes are listed before containers: the
+// volumes of a session that is being made have no container yet, and are never taken for
+// leftovers once it exists.
 func (e *Engine) List(ctx context.Context) ([]engine.Session, error) {
 	var ends []Volume
 	for _, role := range []string{roleWorkspace, roleKept} {

@@ -172,7 +172,7 @@ func labelChanges(op string, labels map[string]string) ([]string, error) {
 func (c *Client) BuildImage(ctx context.Context, contextTar io.Reader, want engine.Build, progress func(engine.Progress)) (engine.ImageID, error) {
 	op := "build image " + want.Ref
 	opts := build.ImageBuildOptions{
-		Version: build.BuilderV1, Dockerfile: want.Dockerfile, Labels: want.Labels,
+		Version: build.BuilderV1, Dockerfile: want.Dockerfile, Target: want.Target, Labels: want.Labels,
 		NetworkMode: want.Network, BuildArgs: map[string]*string{},
 		Remove: true, ForceRemove: true, AuthConfigs: c.allCredentials(),
 	}

@@ -172,6 +172,7 @@ func (p *fakePodman) routes() map[string]http.HandlerFunc {
 	}
 	return map[string]http.HandlerFunc{
 		"GET /v1.41/version":            answer(200, `{"Components":[{"Name":"Podman Engine","Version":"4.3.1"}]}`),
+		"GET /v1.41/info":               answer(200, `{"CgroupVersion":"1"}`),
 		"GET /v1.41/images/{id}/json":   answer(200, `{"Id":"sha256:1","Config":{}}`),
 		"GET /v1.41/containers/n/json":  answer(200, `{"Id":"other","Name":"/n"}`),
 		"POST /v1.41/containers/create": func(w http.ResponseWriter, r *http.Request) { p.made(r); note(r); p.answerCreate(w) },

@@ -25,7 +25,7 @@ type shared struct{ runner, programs, accounts string }
 func (e *Engine) Provision(ctx context.Context, s engine.Shape) (engine.Handle, []string, error) {
 	id, notes, err := e.provision(ctx, s)
 	if err != nil {
-		return engine.Handle{}, nil, errors.Join(err, e.discardVolumes(ctx, s.ID))
+		return engine.Handle{}, nil, errors.Join(e.discardCaches(context.WithoutCancel(ctx), s, err), e.discardVolumes(ctx, s.ID))
 	}
 	return engine.Handle{ID: s.ID, Ref: string(id)}, notes, nil
 }
@@ -54,6 +54,9 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (ContainerID, []
 			// The container keeps the volume from now on. If it was removed before, the engine
 			// has made an empty one, which this fills.
 			_, err = e.copies.Programs(grouped, s.Image)
+		}
+		if err == nil {
+			err = e.pinnedCaches(grouped, s)
 		}
 		return err
 	})
@@ -92,6 +95,7 @@ func (e *Engine) prepare(ctx context.Context, s engine.Shape) (from shared, note
 		from.runner, err = e.copies.Runner(ctx, s.Image.Arch)
 		return err
 	})
+	group.Go(func() error { return e.makeCaches(ctx, s) })
 	if s.Programs {
 		group.Go(func() (err error) {
 			from.programs, err = e.copies.Programs(ctx, s.Image)
@@ -189,6 +193,15 @@ func readOnly(volume, at string) specs.Mount {
 	return specs.Mount{Type: "volume", Source: volume, Destination: at, Options: []string{"ro", "nocopy"}}
 }
 
+// bind is a mount of a directory of the engine's machine.
+func bind(dir, at string, readOnly bool) specs.Mount {
+	m := specs.Mount{Type: "bind", Source: dir, Destination: at}
+	if readOnly {
+		m.Options = []string{"ro"}
+	}
+	return m
+}
+
 // shapeOf is the container of a session. own are its mounts in memory.
 func shapeOf(s engine.Shape, from shared, own []specs.Mount) Container {
 	mounts := append([]specs.Mount{readOnly(from.runner, engine.RunnerDir)}, own...)
@@ -203,11 +216,10 @@ func shapeOf(s engine.Shape, from shared, own []specs.Mount) Container {
 	switch {
 	case w.Bind == "":
 		mounts = append(mounts, readWrite(namePrefix+s.ID, w.Target))
-	case w.ReadOnly:
-		mounts = append(mounts, specs.Mount{Type: "bind", Source: w.Bind, Destination: w.Target, Options: []string{"ro"}})
 	default:
-		mounts = append(mounts, specs.Mount{Type: "bind", Source: w.Bind, Destination: w.Target})
+		mounts = append(mounts, bind(w.Bind, w.Target, w.ReadOnly))
 	}
+	mounts = append(mounts, extraMounts(s)...)
 	c := containerOf(s.ID, s.Image.ID, s.Confinement, mounts)
 	c.Labels = containerLabels(s.ID, s.Labels(engine.Overlays{Programs: from.programs != "", Accounts: from.accounts != ""}), c.Spec)
 	return c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -11,17 +12,19 @@ import (
 )
 
 // Engine runs sessions as containers of a Docker engine. It is an engine.Engine, with
-// engine.Workspaces, engine.Limiter, engine.Holder and engine.Pruner.
+// engine.Workspaces, engine.Limiter, engine.Holder, engine.Pauser, engine.Waiter, engine.Pruner,
+// engine.Caches and engine.Stock.
 //
-// A session is a container, and volumes that end with it: its workspace, unless that is
-// a directory of the engine's machine, its records, and on Podman what is in memory. The
-// engine is the registry: what is known of a session is in labels, which cannot change.
-// An image can carry any label and anyone can choose a name, so what is a session of ours
-// takes more than that: see ours.
+// A session is a container, and volumes that end with it: its workspace, unless that is a
+// directory of the engine's machine, its records, and on Podman what is in memory. The engine is
+// the registry: what is known of a session is in labels, which cannot change. An image can carry
+// any label, and any client of the engine can choose a name. So neither is enough to recognise a
+// session of ours: see ours.
 type Engine struct {
 	containers containers
 	volumes    volumes
 	copies     copies
+	stock      stock
 }
 
 var (
@@ -29,14 +32,18 @@ var (
 	_ engine.Workspaces = (*Engine)(nil)
 	_ engine.Limiter    = (*Engine)(nil)
 	_ engine.Holder     = (*Engine)(nil)
+	_ engine.Pauser     = (*Engine)(nil)
+	_ engine.Waiter     = (*Engine)(nil)
 	_ engine.Pruner     = (*Engine)(nil)
+	_ engine.Caches     = (*Engine)(nil)
+	_ engine.Stock      = (*Engine)(nil)
 )
 
 // NewEngine returns an Engine over a client. It asks the engine nothing. runner returns
 // what sessions on a linux architecture, in GOARCH form, have in engine.RunnerDir:
 // images.Runner does.
 func NewEngine(c *Client, runner func(arch string) (engine.Content, error)) *Engine {
-	return &Engine{containers: c, volumes: c, copies: newCopier(c, runner)}
+	return &Engine{containers: c, volumes: c, copies: newCopier(c, runner), stock: c}
 }
 
 // containers are the calls of Client on containers.
@@ -45,6 +52,8 @@ type containers interface {
 	CreateContainer(ctx context.Context, c Container) (ContainerID, []string, error)
 	StartContainer(ctx context.Context, id ContainerID) error
 	SignalContainer(ctx context.Context, id ContainerID, signal string) error
+	PauseContainer(ctx context.Context, id ContainerID) error
+	UnpauseContainer(ctx context.Context, id ContainerID) error
 	WaitContainer(ctx context.Context, id ContainerID) error
 	RemoveContainer(ctx context.Context, id ContainerID) error
 	Container(ctx context.Context, nameOrID string) (ContainerState, error)
@@ -124,7 +133,26 @@ func (e *Engine) Hold(ctx context.Context, h engine.Handle) error {
 	return e.containers.SignalContainer(ctx, ContainerID(h.Ref), "USR1")
 }
 
-// Reset kills the container and starts it again.
+// Pause stops the processes of a session where they are.
+func (e *Engine) Pause(ctx context.Context, h engine.Handle) error {
+	return e.containers.PauseContainer(ctx, ContainerID(h.Ref))
+}
+
+// Resume lets the processes of a session go on.
+func (e *Engine) Resume(ctx context.Context, h engine.Handle) error {
+	return e.containers.UnpauseContainer(ctx, ContainerID(h.Ref))
+}
+
+// Wait returns once the session is not running.
+func (e *Engine) Wait(ctx context.Context, h engine.Handle) error {
+	return e.containers.WaitContainer(ctx, ContainerID(h.Ref))
+}
+
+// againTime is how long a container that was killed has to start again. Its processes are dead by
+// then, so a slow engine costs the caller time, and too little time would cost it the session.
+const againTime = 10 * time.Second
+
+// Reset kills the container and starts it again. ctx bounds the kill, and againTime the start.
 func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {
 	id := ContainerID(h.Ref)
 	err := e.containers.SignalContainer(ctx, id, "KILL")
@@ -134,6 +162,8 @@ func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), againTime)
+	defer cancel()
 	if err := e.containers.StartContainer(ctx, id); err != nil {
 		return &engine.Error{Op: "start it again", Kind: engine.ErrNotRunning, Err: err}
 	}

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -361,6 +362,25 @@ func TestReset(t *testing.T) {
 		if err != nil && errors.Is(err, engine.ErrNotRunning) != (tt.name == "no start") {
 			t.Errorf("%s: Reset() = %v; want ErrNotRunning where it did not start alone", tt.name, err)
 		}
+	}
+}
+
+// A start that takes longer than the caller's kill may is awaited: otherwise the caller would remove the
+// session, although all of it is dead.
+func TestResetSlowStart(t *testing.T) {
+	t.Parallel()
+	e, d, _ := fakeSessions()
+	h := provisioned(t, e, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.fail = func(call string) error {
+		if strings.HasPrefix(call, "wait") {
+			cancel() // the kill's time is over
+		}
+		return nil
+	}
+	d.took()
+	if err := e.Reset(ctx, h); err != nil || !slices.Contains(d.took(), "start") {
+		t.Errorf("Reset() = %v; want the container started again", err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// Engine is an engine in memory, with engine.Workspaces and engine.Limiter. Its fields are set before it is
+// Engine is an engine in memory, with engine.Workspaces, engine.Limiter, engine.Pauser and engine.Waiter. Its fields are set before it is
 // used, or between calls. Make it with New.
 type Engine struct {
 	Facts    engine.Info // what Info returns
@@ -35,7 +35,11 @@ type Engine struct {
 	// Hang holds calls that return only when their context ends.
 	Hang map[string]bool
 
+	// Sizes is what Stored returns.
+	Sizes []engine.Stored
+
 	mu       sync.Mutex
+	caches   []engine.Cache      // guarded by mu
 	sessions map[string]*session // guarded by mu; by id
 	calls    []string            // guarded by mu
 	limits   []engine.Usage      // guarded by mu
@@ -57,6 +61,10 @@ var (
 	_ engine.Workspaces = (*Engine)(nil)
 	_ engine.Limiter    = (*Engine)(nil)
 	_ engine.Holder     = (*Engine)(nil)
+	_ engine.Caches     = (*Engine)(nil)
+	_ engine.Stock      = (*Engine)(nil)
+	_ engine.Pauser     = (*Engine)(nil)
+	_ engine.Waiter     = (*Engine)(nil)
 )
 
 // New returns an Engine without sessions.
@@ -233,7 +241,7 @@ func (e *Engine) drops(c engine.Confinement) error {
 
 // Provision makes a session.
 func (e *Engine) Provision(ctx context.Context, s engine.Shape) (engine.Handle, []string, error) {
-	if err := errors.Join(e.begin(ctx, "provision"), e.drops(s.Confinement)); err != nil {
+	if err := errors.Join(e.begin(ctx, "provision"), e.drops(s.Confinement), e.makeCaches(s)); err != nil {
 		return engine.Handle{}, nil, err
 	}
 	made := &session{shape: s, workspace: s.Workspace.Bind == ""}
@@ -295,6 +303,59 @@ func (e *Engine) Sweep(ctx context.Context, _ engine.Handle) error { return e.be
 
 // Hold does nothing.
 func (e *Engine) Hold(ctx context.Context, _ engine.Handle) error { return e.begin(ctx, "hold") }
+
+// Pause closes the streams of a session: nothing answers on them.
+func (e *Engine) Pause(ctx context.Context, h engine.Handle) error {
+	return e.turn(ctx, "pause", h, engine.StatusPaused)
+}
+
+// Resume has a session run again.
+func (e *Engine) Resume(ctx context.Context, h engine.Handle) error {
+	return e.turn(ctx, "resume", h, engine.StatusRunning)
+}
+
+func (e *Engine) turn(ctx context.Context, call string, h engine.Handle, to engine.Status) error {
+	if err := e.begin(ctx, call); err != nil {
+		return err
+	}
+	if to == engine.StatusPaused {
+		e.HangUp(h.ID)
+	}
+	err := notFound(h.ID)
+	e.Change(h.ID, func(s *engine.Session) {
+		if err = nil; s.Status != engine.StatusRunning && s.Status != engine.StatusPaused {
+			err = &engine.Error{Op: call, Kind: engine.ErrNotRunning, Err: errors.New("the session is " + string(s.Status))}
+			return
+		}
+		s.Status = to
+	})
+	return err
+}
+
+// Wait looks again and again whether a session runs.
+func (e *Engine) Wait(ctx context.Context, h engine.Handle) error {
+	if err := e.begin(ctx, "wait"); err != nil {
+		return err
+	}
+	for {
+		e.mu.Lock()
+		s := e.sessions[h.ID]
+		known := s != nil && s.Handle == h
+		runs := known && (s.Status == engine.StatusRunning || s.Status == engine.StatusPaused)
+		e.mu.Unlock()
+		switch {
+		case !known:
+			return notFound(h.ID)
+		case !runs:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
 
 // Reset closes the streams of a session and starts it again.
 func (e *Engine) Reset(ctx context.Context, h engine.Handle) error {

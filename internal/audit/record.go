@@ -28,6 +28,7 @@ const (
 	SessionStop  Kind = "session-stop"  // a session was stopped
 	Reaped       Kind = "reaped"        // the remains of a session were removed
 	Connection   Kind = "connection"    // a connection or a request of a session has ended, or was refused
+	Answer       Kind = "answer"        // a person, or a client, has answered whether a session may reach something
 	JobEnd       Kind = "job-end"       // a job has ended; written by the first process that learns of it
 )
 
@@ -66,7 +67,7 @@ type Record struct {
 	Job      string          `json:"job,omitempty"`    // id of the job that it became, or that has ended
 	JobTag   string          `json:"jobTag,omitempty"` // unique name of that job; ids are used again
 	Masked   int64           `json:"masked,omitempty"` // secrets masked in its output
-	// Network is what a Connection was for, in the form that the caller gives it.
+	// Network is what a Connection or an Answer was for, in the form that the caller gives it.
 	Network json.RawMessage `json:"network,omitempty"`
 
 	// Missed is how many records before this one could not be written.

@@ -58,31 +58,72 @@ func Verify(dir, head string) (Report, error) {
 // is not a record; whole reports whether the line has a line end. Records that are
 // appended after the call of Each are not seen.
 func Each(dir string, do func(r Record, at Problem, line []byte) error, bad func(at Problem, line []byte, whole bool)) error {
-	s, err := look(dir)
+	return NewReader(dir).Each(do, bad)
+}
+
+// Reader reads a log in parts. It is for one goroutine, and holds no file open.
+type Reader struct {
+	dir  string
+	file int   // number of the file that was current at the last read; 0: nothing was read
+	size int64 // how much of that file was read
+	line int   // and how many lines
+}
+
+// NewReader returns a Reader of the log in dir that has read nothing.
+func NewReader(dir string) *Reader { return &Reader{dir: dir} }
+
+// Each is the function Each for the records that were appended since the last call; the
+// first call is for all. After an error the Reader is of no more use.
+func (r *Reader) Each(do func(r Record, at Problem, line []byte) error, bad func(at Problem, line []byte, whole bool)) error {
+	s, err := look(r.dir)
 	if err != nil {
-		return fmt.Errorf("audit log in %s: %w", dir, err)
+		return fmt.Errorf("audit log in %s: %w", r.dir, err)
 	}
 	defer s.close()
+	if n := s.number(currentName); n < r.file || n == r.file && s.size < r.size {
+		r.file = 0 // it is another log
+	}
 	for _, name := range append(s.sealed, currentName) {
-		in, err := s.reader(name)
-		if err != nil {
-			return fmt.Errorf("audit log in %s: %w", dir, err)
+		if err := r.read(s, name, do, bad); err != nil {
+			return fmt.Errorf("audit log in %s: %w", r.dir, err)
 		}
-		err = lines(in, func(n int, line []byte, whole bool) error {
-			at := Problem{File: name, Line: n}
-			r, err := parse(line)
-			if err == nil {
-				return do(r, at, line)
-			}
-			if bad != nil {
-				at.Text = "it is not a record: " + err.Error()
-				bad(at, line, whole)
-			}
-			return nil
-		})
-		if err = errors.Join(err, in.Close()); err != nil {
-			return fmt.Errorf("audit log in %s: %s: %w", dir, name, err)
+	}
+	r.size = s.size
+	return nil
+}
+
+// read reads what is new in one file of a snapshot.
+func (r *Reader) read(s *snapshot, name string, do func(r Record, at Problem, line []byte) error, bad func(at Problem, line []byte, whole bool)) error {
+	number := s.number(name)
+	if number < r.file {
+		return nil
+	}
+	if number > r.file {
+		r.file, r.size, r.line = number, 0, 0
+	}
+	in, err := s.reader(name, r.size)
+	if err != nil {
+		return err
+	}
+	before := r.line
+	err = lines(in, func(n int, line []byte, whole bool) error {
+		r.line = before + n
+		at := Problem{File: name, Line: r.line}
+		if !whole {
+			r.line-- // the next read goes on in it
 		}
+		one, err := parse(line)
+		if err == nil {
+			return do(one, at, line)
+		}
+		if bad != nil {
+			at.Text = "it is not a record: " + err.Error()
+			bad(at, line, whole)
+		}
+		return nil
+	})
+	if err = errors.Join(err, in.Close()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
@@ -143,15 +184,33 @@ func (s *snapshot) close() {
 	_ = s.root.Close()
 }
 
-// reader opens one of the snapshot's files.
-func (s *snapshot) reader(name string) (io.ReadCloser, error) {
+// number is the number in the name of a sealed file, and for the current one that which it will have.
+func (s *snapshot) number(name string) int {
 	if name != currentName {
-		return s.root.Open(name)
+		return sealedNumber(name)
+	}
+	if len(s.sealed) == 0 {
+		return 1
+	}
+	return sealedNumber(s.sealed[len(s.sealed)-1]) + 1
+}
+
+// reader opens one of the snapshot's files, from a byte on.
+func (s *snapshot) reader(name string, from int64) (io.ReadCloser, error) {
+	if name != currentName {
+		f, err := s.root.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	}
 	if s.current == nil {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
-	return io.NopCloser(io.NewSectionReader(s.current, 0, s.size)), nil
+	return io.NopCloser(io.NewSectionReader(s.current, from, s.size-from)), nil
 }
 
 // checker verifies the chain, one line after the other.

@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -135,6 +137,7 @@ func TestHalfLine(t *testing.T) {
 		{"another number", func(l string) string { return strings.Replace(l[:90], `"seq":3`, `"seq":4`, 1) }, false},
 		{"another link", func(l string) string { return strings.Replace(l[:90], `"prev":"`, `"prev":"0`, 1) }, false},
 		{"a whole line that is not a record", func(l string) string { return l[:90] + "\n" }, false},
+		{"half, longer than any record", func(l string) string { return l[:90] + strings.Repeat("x", maxLine) }, false},
 		{"what no program of ours writes", func(string) string { return strings.Repeat("x", 3*maxLine) }, false},
 	}
 	for _, tt := range tests {
@@ -151,6 +154,42 @@ func TestHalfLine(t *testing.T) {
 			r = verify(t, dir, "")
 			if (len(r.Problems) == 0) != tt.torn || r.Torn != nil || tt.torn && r.Records != 4 {
 				t.Errorf("Verify() after the next record = %+v; want two records, one about the line, and one more; problems: %v", r, !tt.torn)
+			}
+		})
+	}
+}
+
+// TestTwoBadLines has two lines in a row that are not records. Both are reported unless both
+// were cut off: the record about the second one excuses no damage before it.
+func TestTwoBadLines(t *testing.T) {
+	t.Parallel()
+	start := func(after string) string { return fmt.Sprintf(`{"seq":3,"prev":"%s","time":"20`, Hash([]byte(after))) }
+	const garbage = "garbage"
+	for _, tt := range []struct {
+		name  string
+		lines func(b string) (first, second string) // after the line b
+		want  []int                                 // lines with problems
+	}{
+		{"damage, then a torn line", func(string) (string, string) { return garbage, start(garbage) }, []int{3}},
+		{"a torn line, then damage", func(b string) (string, string) { return start(b), garbage }, []int{3, 4}},
+		{"damage twice", func(string) (string, string) { return garbage, garbage }, []int{3, 4}},
+		{"a torn line, and a torn record about it", func(b string) (string, string) { return start(b), start(start(b)) }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			add(t, open(t, dir, Options{}), "a", "b")
+			whole := read(t, dir, currentName)
+			lines := strings.Split(strings.TrimSuffix(whole, "\n"), "\n")
+			first, second := tt.lines(lines[1])
+			put(t, dir, currentName, whole+first+"\n"+second)
+			add(t, open(t, dir, Options{}), "c")
+			var got []int
+			for _, p := range verify(t, dir, "").Problems {
+				got = append(got, p.Line)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("Verify() finds problems in lines %d; want %d", got, tt.want)
 			}
 		})
 	}
@@ -217,5 +256,62 @@ func TestUnclosed(t *testing.T) {
 	}
 	if r := verify(t, dir, ""); len(r.Unclosed) != 1 || r.Unclosed[0].ID != "b" || len(r.Problems) > 0 {
 		t.Errorf("Verify() = %+v; want one intent unclosed", r)
+	}
+}
+
+// A Reader goes on where it has ended, through rotations, and with the line that was cut off.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, Options{FileBytes: 1 << 10})
+	log := NewReader(dir)
+	var got []string
+	read := func() {
+		t.Helper()
+		got = nil
+		err := log.Each(func(r Record, at Problem, _ []byte) error {
+			if r.Kind != Segment && r.Kind != Torn {
+				got = append(got, r.ID)
+			}
+			return nil
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []string
+	for n := range 12 { // none, one, two … between two reads: several files at once in the end
+		var want []string
+		for i := range n {
+			id := fmt.Sprintf("%d-%d", n, i)
+			add(t, l, id)
+			want = append(want, id)
+		}
+		if read(); !slices.Equal(got, want) {
+			t.Errorf("after %d records Each() has %q; want %q", n, got, want)
+		}
+		all = append(all, want...)
+	}
+	name := filepath.Join(dir, currentName)
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"seq":`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if read(); got != nil {
+		t.Errorf("after half a line Each() has %q; want nothing", got)
+	}
+	add(t, open(t, dir, Options{}), "after")
+	if read(); !slices.Equal(got, []string{"after"}) {
+		t.Errorf("after the line's end Each() has %q; want what follows it", got)
+	}
+	log = NewReader(dir)
+	if read(); !slices.Equal(got, append(all, "after")) {
+		t.Errorf("a new Reader has %q; want everything", got)
 	}
 }

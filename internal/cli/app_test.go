@@ -43,7 +43,16 @@ func TestEveryFlagIsASetting(t *testing.T) {
 			if f.Name == "help" || f.Name == "config" || f.Name == "version" { // they choose what is read, and are not settings
 				return
 			}
-			if f.Name == "force" { // it is said for one call: no file and no variable makes every pull overwrite
+			switch f.Name {
+			case "fix": // it repairs in one call: no file and no variable makes every doctor change something
+				return
+			case "force": // it is said for one call: no file and no variable makes every pull overwrite
+				return
+			case "branch": // it names what one call writes
+				return
+			case "exclude", "exclude-from", "gitignore", "recursive", "watch", "back": // they say what one call copies
+				return
+			case "name-only", "patch", "stat", "ids", "filter", "format": // they choose the form of one answer, as git's and docker's flags do
 				return
 			}
 			used[f.Name] = true
@@ -86,11 +95,23 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"frobnicate"}, []string{`no command "frobnicate"`, "sandboxbash --help"}},
 		{[]string{"sesion"}, []string{"did you mean `sandboxbash session`?"}},
 		{[]string{"session", "starrt"}, []string{"did you mean `sandboxbash session start`?"}},
-		{[]string{"run"}, []string{"there is no script", "'echo hi'"}},
+		{[]string{"run"}, []string{"there is no command", "'echo hi'"}},
 		{[]string{"run", ""}, []string{"the script is empty"}},
 		{[]string{"run", " \n\t"}, []string{"the script is empty"}},
 		{[]string{"run", "echo \x00"}, []string{"NUL byte at offset 5"}},
-		{[]string{"run", "--netwerk", "none", "true"}, []string{"unknown flag: --netwerk", "after --"}},
+		{[]string{"run", "--netwerk", "none", "true"}, []string{"unknown flag: --netwerk", "did you mean --network?", "sandboxbash run --help"}},
+		{[]string{"run", "--tiemout", "1s", "true"}, []string{"unknown flag: --tiemout", "did you mean --timeout?"}},
+		{[]string{"session", "start", "--imgae", "x"}, []string{"did you mean --image?"}},
+		{[]string{"job", "logs", "--folow", "bg_1"}, []string{"did you mean --follow?"}},
+		{[]string{"--engin", "x", "session", "ls"}, []string{"did you mean --engine?"}},
+		{[]string{"session", "exec", "--workspace", "copy:.", "web", "true"}, []string{"unknown flag: --workspace", "it is a flag of `sandboxbash run`, `sandboxbash serve mcp`, `sandboxbash serve rpc` or another"}},
+		{[]string{"run", "--frobnicate", "true"}, []string{"unknown flag: --frobnicate", "see `sandboxbash run --help`; give a script that starts with - as -c SCRIPT"}},
+		{[]string{"run", "-Z", "true"}, []string{"'Z' in -Z", "-c SCRIPT"}},
+		{[]string{"exec", "web", "true"}, []string{"did you mean `sandboxbash session exec`?"}},
+		{[]string{"ls"}, []string{"did you mean `sandboxbash artifact ls`, `sandboxbash cache ls`, `sandboxbash image ls` or another?"}},
+		{[]string{"session", "log"}, []string{"did you mean `sandboxbash session logs`"}},
+		{[]string{"session", "logs", "--folow"}, []string{"did you mean --follow?"}},
+		{[]string{"job", "lgs"}, []string{"did you mean `sandboxbash job logs`"}},
 		{[]string{"run", "--network", "host", "true"}, []string{"network (from --network)", "none or bridge"}},
 		{[]string{"run", "--timeout", "never", "true"}, []string{"timeout (from --timeout)", `"never"`, "30s"}},
 		{[]string{"run", "--timeout", "0", "true"}, []string{"more than 0"}},
@@ -103,10 +124,28 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"run", "--session", "0199abcd", "--image", "x", "true"}, []string{"--image cannot change session 0199abcd"}},
 		{[]string{"run", "--file", "/no/such/script", "x"}, []string{"/no/such/script", "--file"}},
 		{[]string{"run", "--stdin", "-"}, []string{"--stdin"}},
+		{[]string{"run", "--stdin", "-n", "true"}, []string{"--stdin and --no-stdin contradict each other"}},
+		{[]string{"session", "attach", "--detach-keys", "hyper-x"}, []string{"not a terminal to attach"}},
+		{[]string{"pty", "attach", "pty_1"}, []string{"not a terminal to attach"}},
+		{[]string{"pty", "attach", "a", "b"}, []string{"the id of a terminal"}},
 		{[]string{"run", "--config", "/no/such/config", "true"}, []string{"/no/such/config"}},
-		{[]string{"session", "exec"}, []string{"the id of a session and a script"}},
+		{[]string{"session", "exec"}, []string{"the id of a session and a command"}},
 		{[]string{"session", "exec", "0199", "--frob", "x"}, []string{"unknown flag: --frob"}},
-		{[]string{"session", "show"}, []string{"takes the id of a session"}},
+		{[]string{"session", "show", "a", "b"}, []string{"takes one session"}},
+		{[]string{"session", "show", "--session", "a", "--", "b"}, []string{"takes one session"}},
+		{[]string{"session", "apply", "--session", "a", "b", "--", "c"}, []string{"the session is named twice"}},
+		{[]string{"session", "stop", "--session", "a", "b"}, []string{"the session is named twice"}},
+		{[]string{"session", "stop", ""}, []string{"the session's id is empty"}},
+		{[]string{"session", "exec", "--session", "a"}, []string{"script"}},
+		{[]string{"session", "exec", "make test"}, []string{"given one word", "session exec -- COMMAND"}},
+		{[]string{"session", "exec", "a", "--session", "b", "true"}, []string{"the session is named twice"}},
+		{[]string{"session", "attach", "a", "b"}, []string{"given 2 arguments", "session attach web -- vi"}},
+		{[]string{"session", "attach", "--session", "a", "b"}, []string{"the session is named twice"}},
+		{[]string{"session", "start", "--name", "Not OK"}, []string{`name "Not OK"`}},
+		{[]string{"session", "start", "--name", "last"}, []string{"started last"}},
+		{[]string{"session", "ls", "--filter", "owner=me"}, []string{"is not FIELD=VALUE", "directory, id, image"}},
+		{[]string{"session", "ls", "--filter", "name="}, []string{"is not FIELD=VALUE"}},
+		{[]string{"session", "ls", "--format", "{{"}, []string{"--format"}},
 		{[]string{"session", "ls", "x"}, []string{"takes no arguments"}},
 		{[]string{"image", "rm"}, []string{"--all"}},
 		{[]string{"artifact", "cat", "--bytes", "9-1"}, []string{"is not a range"}},
@@ -258,8 +297,8 @@ func TestStatusesAreListed(t *testing.T) {
 		if !strings.Contains(string(text), fmt.Sprintf("\n| %d | ", status)) {
 			t.Errorf("docs/usage.md does not list the exit status %d", status)
 		}
-		if !regexp.MustCompile(fmt.Sprintf(`\b%d\b`, status)).MatchString(cli.RootLong) {
-			t.Errorf("the program's help does not list the exit status %d", status)
+		if !regexp.MustCompile(fmt.Sprintf(`\b%d\b`, status)).MatchString(cli.StatusText) {
+			t.Errorf("the topic status of help does not list the exit status %d", status)
 		}
 	}
 }

@@ -59,6 +59,12 @@ var canaryMethods = [][2]string{
 	{"artifact/read", `{"session":"S","id":"C"}`},
 	{"policy/check", `{"command":"sudo C"}`},
 	{"policy/check", `{"command":"C","layer":"C"}`},
+	{"network/rules", `{"session":"S"}`},
+	{"network/allow", `{"session":"S","rules":["C","C.example"]}`},
+	{"network/deny", `{"session":"S","rules":["C"],"remove":["C"]}`},
+	{"network/log", `{"session":"C"}`},
+	{"network/propose", `{"session":"S","rule":"C","reason":"C"}`},
+	{"network/propose", `{"session":"S","rule":"C.example:443","reason":"C"}`},
 	{"C", `{"C":"C"}`},
 	{"session/stop", `{"session":"C"}`},
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 )
 
@@ -29,7 +30,7 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 	// A reader that has gone is an error of the write, for every descriptor.
 	signal.Ignore(syscall.SIGPIPE)
 
-	a := newProgram(version, environ, stdin, stdout, stderr)
+	a := &program{core.New(version, environ, stdin, stdout, stderr)}
 	defer a.Streams.RestoreTerminal() // a second signal does not wait for what restores it otherwise
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()
@@ -38,9 +39,12 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 		case status := <-done:
 			return status
 		case sig := <-signals:
-			if sig == os.Interrupt {
+			switch sig {
+			case os.Interrupt:
 				cancel(exit.InterruptError{})
-			} else {
+			case syscall.SIGHUP:
+				cancel(exit.ErrHangup)
+			default:
 				cancel(exit.ErrInterrupted)
 			}
 		}
@@ -57,5 +61,10 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 
 // Run runs a command line and returns the exit status: Main without its signals.
 func Run(ctx context.Context, version string, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newProgram(version, environ, stdin, stdout, stderr).execute(ctx, args)
+	return RunWith(ctx, core.New(version, environ, stdin, stdout, stderr), args)
+}
+
+// RunWith is Run with the parts of a call, which are used for this call alone.
+func RunWith(ctx context.Context, parts *core.Parts, args []string) int {
+	return (&program{parts}).execute(ctx, args)
 }

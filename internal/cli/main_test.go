@@ -72,7 +72,7 @@ func TestMainStatus(t *testing.T) {
 		stdout string
 	}{
 		{[]string{"version"}, 0, "sandboxbash "},
-		{[]string{"--help"}, 0, "Exit status"},
+		{[]string{"--help"}, 0, "Usage: sandboxbash COMMAND"},
 		{[]string{"frob"}, 2, ""},
 	} {
 		var out, errs bytes.Buffer

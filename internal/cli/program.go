@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -23,10 +22,6 @@ import (
 // program is one call of the whole program.
 type program struct{ *core.Parts }
 
-func newProgram(version string, environ []string, stdin io.Reader, stdout, stderr io.Writer) *program {
-	return &program{core.New(version, environ, stdin, stdout, stderr)}
-}
-
 // execute runs a command line and returns the exit status.
 func (a *program) execute(ctx context.Context, args []string) int {
 	a.Secrets.Begin(ctx, args)
@@ -36,9 +31,10 @@ func (a *program) execute(ctx context.Context, args []string) int {
 	root.SetIn(a.Streams.Stdin)
 	root.SetOut(a.Streams.Stdout)
 	root.SetErr(a.Streams.Stderr)
-	fitBuiltins(root)
+	a.fitBuiltins(root)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		flags.AllowRepeats(root)
+		a.Connection.CompleteFlags(root)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	err = a.misuseJSON(cmd, args, err)
@@ -63,7 +59,7 @@ func (a *program) execute(ctx context.Context, args []string) int {
 		err = context.Cause(ctx)
 		v = exit.Judge(err)
 	}
-	exit.Report(a.Streams.Stderr, a.Streams.Clean(exit.Words(err)), a.Streams.Clean(v.Todo))
+	exit.Report(a.Streams.Stderr, a.Streams.Paint(a.Streams.Stderr, stdio.Red, "sandboxbash:"), a.Streams.Clean(exit.Words(err)), a.Streams.Clean(v.Todo))
 	_ = a.Streams.EndMasked()
 	return v.Status
 }
@@ -71,7 +67,7 @@ func (a *program) execute(ctx context.Context, args []string) int {
 // objectCommands print one object with --json. The value is whether it is a result.
 var objectCommands = map[string]bool{
 	"run": true, "session exec": true, "pty start": true,
-	"session start": false, "session show": false, "job show": false, "job wait": false, "version": false,
+	"session start": false, "session show": false, "session wait": false, "session allow": false, "session deny": false, "job show": false, "job wait": false, "pty show": false, "artifact show": false, "version": false,
 	"image host": false, "image pull": false, "image build": false,
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,38 +14,54 @@ import (
 	"github.com/sandboxbash/sandboxbash/policy"
 )
 
-// Words that a script would drop are refused, with both ways of writing them.
-func TestWordsBehindScript(t *testing.T) {
+// The policy is asked about the script that words stand for, in every command that takes words.
+func TestWordsAreOneScript(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "script.sh")
-	if err := os.WriteFile(file, []byte("make\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("git push -f\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		args []string
-		want string // in the advice
-	}{
-		{[]string{"run", "make", "test"}, `'make test', or use the words in the script, as in 'make "$@"' test`},
-		{[]string{"run", "--", "make", "test", "-j2"}, `'make test -j2', or use the words in the script, as in 'make "$@"' test -j2`},
-		{[]string{"run", "--background", "--session", "x", "make", "test"}, `'make test'`},
-		{[]string{"run", "--pty", "make", "test"}, `'make test'`},
-		{[]string{"run", "echo '$1'", "a"}, `'make test'`}, // an example
-		{[]string{"run", "--file", file, "test"}, `leave them out, or use them in the script, as "$1" or "$@"`},
-		{[]string{"run", "-", "test"}, `leave them out`},
-		{[]string{"session", "exec", "x", "make", "test"}, `'make test'`},
-		{[]string{"session", "exec", "x", "--", "make", "test"}, `'make test'`},
-		{[]string{"pty", "start", "x", "--", "make", "test"}, `'make test'`},
+	environ := append(clitest.NoEngine(t), "SANDBOXBASH_POLICY_CHECKS=push")
+	for _, command := range [][]string{
+		{"run"}, {"run", "--background", "--session", "x"}, {"run", "--pty"}, {"session", "exec", "x"}, {"policy", "check"}, {"policy", "explain"},
 	} {
-		status, out, errs := clitest.Call(t, clitest.NoEngine(t), test.args...)
-		if status != exit.Usage || out != "" || !strings.Contains(errs, "uses no positional parameter") || !strings.Contains(errs, test.want) {
-			t.Errorf("execute(%q) = %d, %q, %q; want %d and %q", test.args, status, out, errs, exit.Usage, test.want)
+		for _, words := range [][]string{
+			{"git", "push", "-f"},
+			{"--", "git", "push", "-f"},
+			{"git push -f"},
+			{"--", "git push -f"},
+			{"-c", "git push -f"},
+			{"-c", "git push -f", "a"},
+			{"--command=git push -f", "--", "a"},
+			{"--file", file},
+			{"--file", file, "a"},
+		} {
+			args := append(slices.Clone(command), words...)
+			status, out, errs := clitest.Call(t, environ, args...)
+			want := exit.Denied
+			if command[len(command)-1] == "explain" {
+				want = 0
+			}
+			if status != want || !strings.Contains(out+errs, "--force-with-lease") {
+				t.Errorf("%q = %d, %q, %q; want it denied", args, status, out, errs)
+			}
+		}
+		for _, words := range [][]string{{"git", "push -f"}, {"-c", `$1 push`, "git"}, {"echo", "git push -f"}} {
+			args := append(slices.Clone(command), words...)
+			if status, _, errs := clitest.Call(t, environ, args...); status == exit.Denied || strings.Contains(errs, "usage") {
+				t.Errorf("%q = %d, %q; want it allowed", args, status, errs)
+			}
 		}
 	}
-	for _, args := range [][]string{
-		{"run", `make "$@"`, "test"}, {"session", "exec", "x", `echo "$10"`, "test"}, {"run", `shift; make`, "test"},
-	} {
-		if status, _, errs := clitest.Call(t, clitest.NoEngine(t), args...); status != exit.Engine {
-			t.Errorf("execute(%q) = %d, %q; want that only an engine is missing", args, status, errs)
+	for _, words := range [][]string{{"--", "git", "push", "-f"}, {"-c", "git push -f"}, {"--file", file}} {
+		args := append([]string{"pty", "start", "x"}, words...)
+		if status, out, errs := clitest.Call(t, environ, args...); status == exit.Usage {
+			t.Errorf("%q = %d, %q, %q; want it understood", args, status, out, errs)
+		}
+	}
+	for _, args := range [][]string{{"run"}, {"run", "--"}, {"session", "exec", "--"}, {"policy", "check", "--"}} {
+		if status, _, errs := clitest.Call(t, environ, args...); status != exit.Usage || !strings.Contains(errs, "there is no command") {
+			t.Errorf("%q = %d, %q; want %d", args, status, errs, exit.Usage)
 		}
 	}
 }

@@ -18,7 +18,6 @@ func TestMisuseJSON(t *testing.T) {
 	}{
 		{[]string{"run", "--json", "--nosuch", "true"}, "usage"},
 		{[]string{"run", "--nosuch", "--json", "true"}, "usage"},
-		{[]string{"run", "--json", "make", "test"}, "usage"},
 		{[]string{"run", "--json"}, "usage"},
 		{[]string{"run", "--json", "--timeout", "1s", "--timeout", "2s", "true"}, "usage"},
 		{[]string{"run", "--json", "--timeout", "x", "true"}, "bad-config"},
@@ -26,12 +25,13 @@ func TestMisuseJSON(t *testing.T) {
 		{[]string{"--config", "/no/such/file", "run", "--json", "true"}, "usage"},
 		{[]string{"session", "exec", "--json"}, "usage"},
 		{[]string{"session", "exec", "--json", "", "true"}, "usage"},
-		{[]string{"session", "show", "--json"}, "usage"},
+		{[]string{"session", "show", "--json", "a", "b"}, "usage"},
 		{[]string{"session", "show", "--json", "--nosuch", "x"}, "usage"},
 		{[]string{"session", "start", "--json", "x"}, "usage"},
 		{[]string{"session", "start", "--json", "--memory", "1k"}, "usage"},
 		{[]string{"session", "start", "--json", "--engine", "foo"}, "bad-engine"},
 		{[]string{"job", "wait", "--json", "a", "b"}, "usage"},
+		{[]string{"artifact", "show", "--json", "1", "2"}, "usage"},
 		{[]string{"image", "pull", "--json"}, "usage"},
 		{[]string{"version", "--json", "x"}, "usage"},
 	} {

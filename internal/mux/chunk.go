@@ -17,11 +17,18 @@ type chunk struct {
 // classes are the sizes of chunks. A stream that has received little holds little: the next
 // chunk of a stream is larger than the last one, so that many small frames cost at most four
 // times their bytes.
-var classes = [...]int{1 << 10, 4 << 10, 16 << 10, wire.NetFrame}
+var classes = [...]int{1 << 10, 4 << 10, 16 << 10, wire.NetFrame, wire.NetLargeFrame}
 
 var pools [len(classes)]sync.Pool
 
-// newChunk returns a chunk for n bytes, of this class at least. n is at most wire.NetFrame.
+// usualClass is the class of chunks for the largest frame that every peer takes, drainedClass the
+// largest that is held while there is nothing to read.
+const (
+	drainedClass = 2
+	usualClass   = 3
+)
+
+// newChunk returns a chunk for n bytes, of this class at least. n is at most wire.NetLargeFrame.
 func newChunk(n, class int) *chunk {
 	class = max(class, classOf(n))
 	if c, ok := pools[class].Get().(*chunk); ok {

@@ -21,8 +21,17 @@ func (st *Stream) CloseWrite() error {
 	case st.writes:
 		st.reset(wire.NetClosed, atOnce)
 		return st.err
+	case st.endAsked:
+		return nil
 	}
-	st.end()
+	s := st.sess
+	st.endAsked = true
+	s.append(item{st: st})
+	if s.side == Host && !s.out.busy && st.writeUntil.timer == nil {
+		s.flush() // as Write does; a runner's writer needs no other processor
+	} else {
+		s.due()
+	}
 	return nil
 }
 
@@ -142,9 +151,10 @@ func (st *Stream) whenSevered(f func()) {
 
 // forget drops what was received. It needs mu.
 func (st *Stream) forget() {
+	lent := st.lent
 	for c := st.first; c != nil; {
 		next := c.next
-		if !st.lent || c != st.first {
+		if lent--; lent < 0 { // else WriteTo has it
 			c.free()
 		}
 		c = next

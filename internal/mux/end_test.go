@@ -107,7 +107,7 @@ func buffered(st *Stream) int {
 
 func wait(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("waited in vain: %s", what)
 		}
@@ -396,4 +396,109 @@ func TestWindowGrows(t *testing.T) {
 	if r.extra != 0 {
 		t.Errorf("%d bytes of windows are not given back", r.extra)
 	}
+}
+
+// late is a connection whose bytes take a while to their reader.
+type late struct {
+	net.Conn
+
+	queue chan lateBytes
+}
+
+type lateBytes struct {
+	due  time.Time
+	data []byte
+}
+
+// lateTime is how long bytes take in one direction.
+const lateTime = 20 * time.Millisecond
+
+func newLate(conn net.Conn) late {
+	l := late{conn, make(chan lateBytes, 1000)}
+	go func() {
+		for b := range l.queue {
+			time.Sleep(time.Until(b.due))
+			if _, err := conn.Write(b.data); err != nil {
+				for range l.queue { // until it is closed
+				}
+			}
+		}
+	}()
+	return l
+}
+
+func (l late) Write(p []byte) (int, error) {
+	l.queue <- lateBytes{time.Now().Add(lateTime), bytes.Clone(p)}
+	return len(p), nil
+}
+
+// TestWindowGrowsFar: a reader that keeps up with a peer far away gets a larger window, although it never
+// finds much at once.
+func TestWindowGrowsFar(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	near, far := newLate(a), newLate(b)
+	h, r := New(Host, near, Options{}), New(Runner, far, Options{})
+	if err := errors.Join(h.Ready(t.Context()), r.Ready(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	host, runner := streams(t, h, r)
+	go func() {
+		_, _ = io.CopyN(host, zeros{}, 4<<20)
+		_ = host.Close()
+	}()
+	if n, err := io.Copy(io.Discard, runner); n != 4<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if runner.window < 16*firstWindow {
+		t.Errorf("the window is %d bytes", runner.window)
+	}
+	_ = runner.Close()
+	_ = h.Close()
+	_ = r.Close()
+	close(near.queue)
+	close(far.queue)
+}
+
+// What keeps a session's container alive is what the host does with it: neither pings nor the
+// connections of programs.
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var used atomic.Int32
+		a, b := net.Pipe()
+		h, r := New(Host, a, Options{Lease: time.Minute}), New(Runner, b, Options{Used: func() { used.Add(1) }})
+		if err := errors.Join(h.Ready(t.Context()), r.Ready(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := r.Open(t.Context(), Target{Kind: wire.NetNamed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered, err := h.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := answered.Write([]byte("an answer")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if got := used.Load(); got != 0 {
+			t.Errorf("pings and a program's connection count as %d uses; want 0", got)
+		}
+		ours, err := h.Open(t.Context(), Target{Kind: wire.NetDial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ours.Write([]byte("a question")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if used.Load() == 0 {
+			t.Error("a connection that the host opened counts as no use")
+		}
+		_, _, _ = theirs.Close(), answered.Close(), ours.Close()
+		_, _ = h.Close(), r.Close()
+	})
 }

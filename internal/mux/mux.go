@@ -9,8 +9,8 @@
 //
 //	streams    MaxRunnerStreams and MaxHostStreams; more are reset at once
 //	data       what a stream has credit for: 16 KiB at first, which doubles up to 4 MiB
-//	           while its reader keeps up, out of 16 MiB that all streams of a side share
-//	           beyond their first 16 KiB
+//	           while half of it is read within growTime, out of 16 MiB that all streams of
+//	           a side share beyond their first 16 KiB
 //	to send    128 KiB of data, then writers wait; 1 MiB of control frames, then the peer
 //	           is taken for dead and the session ends
 //	datagrams  1024 that were not received; more are dropped
@@ -18,7 +18,8 @@
 // # Goroutines and locks
 //
 // A session has a reader, which never waits for a stream, and a writer, which sends control
-// frames before data. Session.mu guards all that changes, in the session and in its
+// frames before data. A goroutine that has data to send does the writer's work for one turn if
+// no one is at it: to wake another for each frame costs more than the frame. Session.mu guards all that changes, in the session and in its
 // streams; it is not held over I/O. While no stream is open and nothing is sent, a session
 // does nothing but ping once in a few minutes.
 package mux
@@ -31,6 +32,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,13 +52,20 @@ const (
 const (
 	MaxRunnerStreams = 1024 // open at once by the runner
 	MaxHostStreams   = 256  // open at once by the host
+	maxLate          = 256  // more that one side takes: a stream is over there before it is over here, while its end is written
 
 	firstWindow = 16 << 10  // bytes of credit of a new stream
 	maxWindow   = 4 << 20   // bytes of credit of a fast one
 	maxExtra    = 16 << 20  // bytes of all windows beyond firstWindow
 	maxPending  = 128 << 10 // bytes of data that wait to be sent; above, writers wait
+	maxLarge    = 32        // frames of more than wire.NetFrame that are being made
 	maxControl  = 1 << 20   // bytes of control frames that wait to be sent
 	maxDatagram = 1024      // datagrams that wait to be received
+
+	// growTime is how fast half a window must be read for the window to grow. Windows then
+	// have room for what comes in a tenth of a second, which is more than an engine far away
+	// takes for data and the credit for it.
+	growTime = 50 * time.Millisecond
 
 	// closeTime is how long a closed stream waits for the peer's end.
 	closeTime = 10 * time.Second
@@ -102,6 +111,7 @@ type Target struct {
 type Owner struct {
 	PID     int
 	Session int // its session ID: the pid of the command's shell
+	Runner  int // pid of the runner that runs the command; 0 if the process has outlived it
 }
 
 // Options of a Session. The zero value is usable.
@@ -112,13 +122,17 @@ type Options struct {
 	Lease time.Duration
 	// UID is the host's word on which user runs the session's commands.
 	UID uint32
-	// Features are what a runner says in its NetHello.
+	// Features are what a runner says in its NetHello, besides those that are this package's.
 	Features []string
 	// Listen opens or closes a listener of a runner. The reader calls it, so it must not
 	// block. A nil Listen refuses all.
 	Listen func(addr netip.AddrPort, kind wire.NetKind) Errno
 	// Frame is called by the reader for each frame. It must not block.
 	Frame func()
+	// Used is called by the reader of a runner for each frame of a stream that the host has
+	// opened: the host uses the session. Pings do not tell that, nor do the streams of the
+	// session's own programs, which may go on for ever. It must not block.
+	Used func()
 }
 
 // A Session is one end of a connection that carries streams. Its methods may be called
@@ -143,6 +157,8 @@ type Session struct {
 	mine    int                   // guarded by mu; open streams of this side
 	theirs  int                   // guarded by mu; open streams of the peer
 	extra   int                   // guarded by mu; bytes of all windows beyond firstWindow
+	large   int                   // guarded by mu; frames of more than wire.NetFrame that are being made
+	class   int                   // guarded by mu; the class of chunks for the largest frame that the peer takes
 	asked   map[uint32]chan Errno // guarded by mu; requests without an answer
 	arrived []*Stream             // guarded by mu; not accepted yet
 	mail    []datagram            // guarded by mu; not received yet
@@ -166,11 +182,11 @@ func New(side Side, conn io.ReadWriteCloser, opts Options) *Session {
 		wake: make(chan struct{}, 1), ready: make(chan struct{}), done: make(chan struct{}),
 		streams: make(map[uint32]*Stream), asked: make(map[uint32]chan Errno),
 		accept: make(chan struct{}, 1), mailed: make(chan struct{}, 1),
-		next: 2,
+		next: 2, class: usualClass,
 	}
 	if side == Runner {
 		s.next = 1
-		hello := wire.NetHello{Version: wire.NetVersion, PID: os.Getpid(), Features: opts.Features}
+		hello := wire.NetHello{Version: wire.NetVersion, PID: os.Getpid(), Features: append(slices.Clone(opts.Features), wire.NetLarge)}
 		s.out.control = hello.AppendFrame(nil)
 		notify(s.wake)
 	}
@@ -241,7 +257,11 @@ func (s *Session) fail(err error) {
 		return
 	}
 	s.err = err
-	lost := fmt.Errorf("%w: %w", ErrLost, err)
+	cause := err
+	if errors.Is(err, io.EOF) { // the end of the connection is not that of a stream's data
+		cause = io.ErrUnexpectedEOF
+	}
+	lost := fmt.Errorf("%w: %w", ErrLost, cause)
 	for _, st := range s.streams {
 		st.sever(lost)
 	}
@@ -432,7 +452,7 @@ func (s *Session) Tell(st *Stream, owner Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil && !st.gone {
-		s.send(wire.NetOwner{ID: st.id, PID: owner.PID, Session: owner.Session}.AppendFrame)
+		s.send(wire.NetOwner{ID: st.id, PID: owner.PID, Session: owner.Session, Runner: owner.Runner}.AppendFrame)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func goroutines() (left []byte) {
-	for range 200 {
+	for range 6000 { // a minute
 		left = nil
 		buf := make([]byte, 1<<20)
 		for stack := range bytes.SplitSeq(buf[:runtime.Stack(buf, true)], []byte("\n\n")) {
@@ -123,7 +123,7 @@ func waitNone(tb testing.TB, sessions ...*Session) {
 	tb.Helper()
 	for _, s := range sessions {
 		for n := 0; s.Streams() > 0; n++ {
-			if n > 1000 {
+			if n > 12_000 { // a minute
 				tb.Fatalf("%d streams stay open", s.Streams())
 			}
 			time.Sleep(5 * time.Millisecond)

@@ -10,14 +10,15 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// readAhead holds two frames of the largest size.
-const readAhead = 2 * wire.NetFrame // bytes
+// frameReader reads frames of at most most bytes.
+type frameReader struct {
+	buf  *bufio.Reader
+	most int
+}
 
-// frameReader reads frames of at most wire.NetFrame bytes.
-type frameReader struct{ buf *bufio.Reader }
-
-func newFrameReader(src io.Reader) frameReader {
-	return frameReader{bufio.NewReaderSize(src, readAhead)}
+// newFrameReader returns a reader that reads ahead what two frames of the largest size hold.
+func newFrameReader(src io.Reader, most int) frameReader {
+	return frameReader{bufio.NewReaderSize(src, 2*most), most}
 }
 
 // next returns the next frame; the payload is valid until the following call. It returns
@@ -31,9 +32,9 @@ func (r frameReader) next() (wire.Type, []byte, error) {
 		return 0, nil, err
 	}
 	kind, size := wire.ParseHeader(head)
-	if size > wire.NetFrame-wire.HeaderSize {
+	if int64(size) > int64(r.most-wire.HeaderSize) {
 		return 0, nil, fmt.Errorf("%w: payload of %d bytes, limit %d; the stream began or went on with %.40q",
-			wire.ErrFrame, size, wire.NetFrame-wire.HeaderSize, head)
+			wire.ErrFrame, size, r.most-wire.HeaderSize, head)
 	}
 	frame, err := r.buf.Peek(wire.HeaderSize + int(size))
 	if err != nil {
@@ -48,7 +49,11 @@ func (r frameReader) next() (wire.Type, []byte, error) {
 
 // read handles the peer's frames until the session is over.
 func (s *Session) read() {
-	in := newFrameReader(s.conn)
+	most := wire.NetFrame
+	if s.side == Runner {
+		most = wire.NetLargeFrame
+	}
+	in := newFrameReader(s.conn, most)
 	err := s.greet(in)
 	for err == nil {
 		var kind wire.Type
@@ -76,6 +81,9 @@ func (s *Session) greet(in frameReader) error {
 			return err
 		}
 		s.hello.Features = slices.Clone(s.hello.Features)
+		if slices.Contains(s.hello.Features, wire.NetLarge) {
+			s.class = len(classes) - 1
+		}
 		if err := s.hello.Known(); err != nil {
 			return err
 		}
@@ -103,6 +111,13 @@ func (s *Session) heard() {
 	s.life.note()
 	if s.opts.Frame != nil {
 		s.opts.Frame()
+	}
+}
+
+// used notes a frame of a stream that the peer has opened. It needs mu.
+func (s *Session) used() {
+	if s.opts.Used != nil {
+		s.opts.Used()
 	}
 }
 
@@ -154,7 +169,7 @@ func (s *Session) handle(kind wire.Type, payload []byte) error {
 		st.receiveReset(m.Reason)
 	case wire.NetPingType:
 		s.out.pong = true // one answers all that have come until it is sent
-		notify(s.wake)
+		s.due()
 	case wire.NetPongType:
 	default:
 		return s.handleSided(kind, payload)
@@ -184,7 +199,7 @@ func (s *Session) handleSided(kind wire.Type, payload []byte) error {
 		}
 		st, err := s.stream(m.ID)
 		if st != nil && st.owner == nil {
-			st.owner = &Owner{PID: m.PID, Session: m.Session}
+			st.owner = &Owner{PID: m.PID, Session: m.Session, Runner: m.Runner}
 		}
 		return err
 	case !kind.Optional():
@@ -197,6 +212,9 @@ func (s *Session) handleSided(kind wire.Type, payload []byte) error {
 // sent before it knew is dropped. A number that was never used is an error. It needs mu.
 func (s *Session) stream(id uint32) (*Stream, error) {
 	if st := s.streams[id]; st != nil {
+		if !s.own(id) {
+			s.used()
+		}
 		return st, nil
 	}
 	if s.own(id) && id < s.next && id != 0 || !s.own(id) && id <= s.latest {
@@ -235,13 +253,14 @@ func (s *Session) receiveNew(payload []byte) error {
 	default:
 		return fmt.Errorf("%w: kind %d", wire.ErrFrame, m.Kind)
 	}
-	if s.theirs >= most || len(s.arrived) >= most {
+	if s.theirs >= most+maxLate || len(s.arrived) >= most {
 		s.send(wire.NetReset{ID: m.ID, Reason: wire.NetFull}.AppendFrame)
 		return s.err
 	}
 	st := newStream(s, m.ID, Target{Kind: m.Kind, Local: m.Local, Remote: m.Remote})
 	s.theirs++
 	s.add(st)
+	s.used()
 	s.arrived = append(s.arrived, st)
 	notify(s.accept)
 	return nil

@@ -77,13 +77,14 @@ type Stream struct {
 
 	// Session.mu guards all that follows.
 
-	first, last *chunk // received and not read
-	buffered    int    // bytes of them
-	lent        bool   // first is being written by WriteTo
-	window      int    // bytes that may be buffered or on their way
-	left        int    // bytes that the peer may still send
-	owed        int    // bytes of credit that the writer has not sent yet
-	ended       bool   // the peer has ended its direction
+	first, last *chunk    // received and not read
+	buffered    int       // bytes of them
+	lent        int       // so many, from first on, are being written by WriteTo
+	window      int       // bytes that may be buffered or on their way
+	left        int       // bytes that the peer may still send
+	came        time.Time // when the first data came after credit was given; zero: none has
+	owed        int       // bytes of credit that the writer has not sent yet
+	ended       bool      // the peer has ended its direction
 
 	credit   int  // bytes that may be sent
 	waiting  bool // in the queue for room
@@ -201,6 +202,9 @@ func (st *Stream) dropRead() {
 	c.free()
 }
 
+// gather is how many chunks WriteTo writes at once.
+const gather = 8
+
 // WriteTo writes what the peer has written to w until the peer ends its direction. It
 // needs no memory besides what has been received. The peer gets credit for what w has
 // taken.
@@ -210,32 +214,48 @@ func (st *Stream) WriteTo(w io.Writer) (int64, error) {
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
 	var total int64
+	var space [gather][]byte
 	for {
 		if err := st.waitData(false); errors.Is(err, io.EOF) {
 			return total, nil
 		} else if err != nil {
 			return total, err
 		}
-		// The reader may append to the chunk meanwhile, behind end.
-		c, part := st.first, st.first.b[st.first.start:st.first.end]
-		st.lent = true
-		st.sess.mu.Unlock()
-		n, err := w.Write(part)
-		st.sess.mu.Lock()
-		st.lent = false
-		total += int64(n)
-		if st.first == c { // else it was dropped
-			c.start += n
-			st.dropRead()
-			st.consumed(n)
+		// The reader may append to the last chunk meanwhile, behind end.
+		parts, size := net.Buffers(space[:0]), 0
+		first := st.first
+		for c := first; c != nil && len(parts) < gather; c = c.next {
+			parts = append(parts, c.b[c.start:c.end])
+			size += c.end - c.start
 		}
-		if err == nil && n < len(part) {
+		st.lent = len(parts)
+		st.sess.mu.Unlock()
+		n, err := parts.WriteTo(w)
+		st.sess.mu.Lock()
+		st.lent = 0
+		total += n
+		if st.first == first { // else they were dropped
+			st.written(int(n))
+		}
+		if err == nil && n < int64(size) {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
 			return total, err
 		}
 	}
+}
+
+// written drops n bytes that WriteTo has written. It needs mu.
+func (st *Stream) written(n int) {
+	for left := n; left > 0; {
+		c := st.first
+		part := min(left, c.end-c.start)
+		c.start += part
+		left -= part
+		st.dropRead()
+	}
+	st.consumed(n)
 }
 
 // consumed gives the peer credit for bytes that have been read. It needs mu.
@@ -250,15 +270,16 @@ func (st *Stream) consumed(n int) {
 	if due < st.window/2 {
 		return
 	}
-	// The peer came near the end of its credit: it waits for ours rather than for data.
-	if st.left < st.window/4 && 2*st.window <= maxWindow && s.extra+st.window <= maxExtra {
+	// Half a window in so short a time: far away, the peer would wait for credit and not for data.
+	if time.Since(st.came) < growTime && 2*st.window <= maxWindow && s.extra+st.window <= maxExtra {
 		s.extra += st.window
 		due += st.window
 		st.window *= 2
 	}
+	st.came = time.Time{}
 	if st.owed == 0 {
 		s.out.credit = append(s.out.credit, st)
-		notify(s.wake)
+		s.due()
 	}
 	st.left += due
 	st.owed += due
@@ -280,17 +301,21 @@ func (st *Stream) receive(data []byte) error {
 		st.reset(wire.NetClosed, behindData)
 		return nil
 	}
+	if st.came.IsZero() {
+		st.came = time.Now()
+	}
 	st.buffered += len(data)
 	class := 0
 	if c := st.last; c != nil {
 		n := copy(c.b[c.end:], data)
 		c.end += n
 		data = data[n:]
-		class = min(c.class+1, len(classes)-1)
+		class = min(c.class+1, usualClass)
 	}
-	if len(data) > 0 {
-		c := newChunk(len(data), class)
+	for len(data) > 0 {
+		c := newChunk(min(len(data), wire.NetFrame), class)
 		c.end = copy(c.b, data)
+		data = data[c.end:]
 		if st.last == nil {
 			st.first = c
 		} else {
@@ -370,14 +395,25 @@ func (st *Stream) waitRoom() error {
 	}
 }
 
-// put queues n bytes, which stand behind the place of the frame's header. It needs sending
-// and mu, and waitRoom before.
+// put sends or queues n bytes, which stand behind the place of the frame's header. It needs
+// sending and mu, which it may give up for a while, and waitRoom before.
 func (st *Stream) put(c *chunk, n int) {
 	wire.PutNetHeader(c.b, wire.NetDataType, st.id, n)
 	c.end = wire.NetDataHeader + n
 	st.credit -= n
-	st.sess.queue(item{st: st, data: c})
-	st.sess.leaveRoom(st)
+	s := st.sess
+	s.append(item{st: st, data: c})
+	s.leaveRoom(st)
+	if st.writeUntil.timer != nil {
+		s.due() // the peer may take its time
+		return
+	}
+	if s.out.soon {
+		return // this goes with it
+	}
+	if s.gather(); !s.out.busy {
+		s.flush()
+	}
 }
 
 // Write queues data to be sent, within the credit that the peer has given. Data that was
@@ -424,9 +460,16 @@ func (st *Stream) ReadFrom(r io.Reader) (int64, error) {
 			return total, err
 		}
 		s.leaveRoom(st) // r may take long
-		most := min(st.credit, classes[class]-wire.NetDataHeader)
+		now := class
+		if now > usualClass && (st.credit < wire.NetLargeFrame || s.large >= maxLarge) {
+			now = usualClass
+		}
+		if now > usualClass {
+			s.large++
+		}
+		most := min(st.credit, classes[now]-wire.NetDataHeader)
 		s.mu.Unlock()
-		c := newChunk(classes[class], class)
+		c := newChunk(classes[now], now)
 		n, err := r.Read(c.b[wire.NetDataHeader:][:most])
 		s.mu.Lock()
 		if n > 0 {
@@ -436,24 +479,33 @@ func (st *Stream) ReadFrom(r io.Reader) (int64, error) {
 				copy(c.b, large.b[:wire.NetDataHeader+n])
 				large.free()
 			}
-			if err := st.waitRoom(); err != nil {
-				c.free()
-				return total, err
+			if full := st.waitRoom(); full != nil {
+				n, err = 0, full
 			}
+		}
+		if n > 0 {
 			st.put(c, n)
 			total += int64(n)
 		} else {
 			c.free()
+		}
+		if now > usualClass {
+			s.large--
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return total, nil
 		case err != nil:
 			return total, err
-		case n == classes[class]-wire.NetDataHeader:
-			class = min(class+1, len(classes)-1)
+		case n == classes[now]-wire.NetDataHeader: // there is more
+			if class = now + 1; class > drainedClass {
+				class = s.class
+			}
+		case n == most: // the credit was little
 		case n < classes[class]/4:
-			class = max(class-1, smallest)
+			class = max(min(class, drainedClass+1)-1, smallest)
+		case n < most: // r has no more so far
+			class = min(class, drainedClass)
 		}
 	}
 }

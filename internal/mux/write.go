@@ -2,6 +2,7 @@ package mux
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
@@ -14,6 +15,10 @@ type outgoing struct {
 	data    []item    // in this order
 	pending int       // bytes of the memory of data
 	room    []*Stream // whose writers wait for room, first come, first served
+	busy    bool      // a turn is under way
+	soon    bool      // one is about to begin
+	batch   []byte    // of the turn
+	ended   []*Stream // of the turn: those whose last frame of this direction is in it
 }
 
 // item is a frame of a stream that must not overtake the stream's data.
@@ -30,16 +35,29 @@ func (s *Session) send(frame func([]byte) []byte) {
 		s.fail(fmt.Errorf("the peer has left %d bytes of control frames unread", len(s.out.control)))
 		return
 	}
-	notify(s.wake)
+	s.due()
 }
 
-// queue queues an item. It needs mu.
+// queue queues an item and wakes the writer. It needs mu.
 func (s *Session) queue(it item) {
+	s.append(it)
+	s.due()
+}
+
+// due wakes the writer, unless what was queued is sent without it: a turn that is about to begin takes
+// it, and one that is under way is followed by another if something is left. It needs mu.
+func (s *Session) due() {
+	if !s.out.busy && !s.out.soon {
+		notify(s.wake)
+	}
+}
+
+// append queues an item. It needs mu.
+func (s *Session) append(it item) {
 	s.out.data = append(s.out.data, it)
 	if it.data != nil {
 		s.out.pending += len(it.data.b)
 	}
-	notify(s.wake)
 }
 
 // hasRoom reports whether a writer of the stream may queue data now. If not, it puts the
@@ -80,56 +98,87 @@ const sendSize = wire.NetFrame
 
 // write sends frames until the session is over.
 func (s *Session) write() {
-	var spare []byte    // the other buffer of control frames
-	var ended []*Stream // whose last frame of this direction is in the Write
-	batch := make([]byte, 0, sendSize)
-	for {
-		s.mu.Lock()
-		for _, st := range ended {
-			if !st.resetDue { // else the reset is to be sent behind the end
-				st.endSent = true
-				st.settle()
-			}
-		}
-		ended = ended[:0]
-		if s.err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil {
+		if s.out.busy || s.out.soon || !s.turn() {
 			s.mu.Unlock()
-			return
-		}
-		batch = append(batch[:0], s.takeControl(&spare)...)
-		var large *chunk
-		batch, large, ended = s.takeData(batch, ended)
-		s.mu.Unlock()
-
-		if len(batch) == 0 && large == nil && len(ended) == 0 {
-			<-s.wake // fail wakes too
-			continue
-		}
-		var err error
-		if len(batch) > 0 {
-			_, err = s.conn.Write(batch)
-		}
-		if large != nil {
-			if err == nil {
-				_, err = s.conn.Write(large.b[:large.end])
-			}
-			large.free()
-		}
-		if err != nil {
+			<-s.wake // fail wakes too, and who ends a turn with something left
 			s.mu.Lock()
-			s.fail(fmt.Errorf("write: %w", err))
-			s.mu.Unlock()
-			return
-		}
-		if cap(batch) > 4*sendSize { // there was much control to send
-			batch = make([]byte, 0, sendSize)
+			s.gather()
 		}
 	}
 }
 
-// takeControl takes all control frames that are due. The result is valid until the second
-// call after this one. It needs mu.
-func (s *Session) takeControl(spare *[]byte) []byte {
+// gather lets the goroutines that are ready to run queue what they have to send, so that one turn takes
+// it all: on its way to the peer, each write wakes two processes of the engine. It needs mu, which it gives
+// up, and a turn by the caller after it unless one is under way. Only a runner gathers, whose goroutines
+// share one processor: with more of them, to give up one wakes another.
+func (s *Session) gather() {
+	if s.side != Runner || s.out.busy || s.out.soon {
+		return
+	}
+	s.out.soon = true
+	s.mu.Unlock()
+	runtime.Gosched()
+	s.mu.Lock()
+	s.out.soon = false
+}
+
+// flush does one turn of the writer's work. It needs mu, which it gives up while it writes, and a
+// writer that is not busy.
+func (s *Session) flush() {
+	if s.err != nil {
+		return
+	}
+	s.turn()
+	if o := &s.out; o.pong || len(o.control)+len(o.credit)+len(o.data) > 0 {
+		notify(s.wake)
+	}
+}
+
+// turn sends the control frames that are due, and data behind them. It reports whether there was
+// anything to send. It needs mu, which it gives up while it writes, and a writer that is not busy.
+func (s *Session) turn() bool {
+	o := &s.out
+	batch := append(o.batch[:0], s.takeControl()...)
+	batch, large, ended := s.takeData(batch, o.ended[:0])
+	if len(batch) == 0 && large == nil && len(ended) == 0 {
+		return false
+	}
+	o.busy = true
+	s.mu.Unlock()
+	var err error
+	if len(batch) > 0 {
+		_, err = s.conn.Write(batch)
+	}
+	if large != nil {
+		if err == nil {
+			_, err = s.conn.Write(large.b[:large.end])
+		}
+		large.free()
+	}
+	s.mu.Lock()
+	o.busy = false
+	if err != nil {
+		s.fail(fmt.Errorf("write: %w", err))
+	}
+	for i, st := range ended {
+		if !st.resetDue { // else the reset is to be sent behind the end
+			st.endSent = true
+			st.settle()
+		}
+		ended[i] = nil
+	}
+	o.batch, o.ended = batch, ended
+	if cap(batch) > 4*sendSize { // there was much control to send
+		o.batch = nil
+	}
+	return true
+}
+
+// takeControl takes all control frames that are due. The result is valid while mu is held.
+func (s *Session) takeControl() []byte {
 	o := &s.out
 	if o.pong {
 		o.control = wire.AppendHeader(o.control, wire.NetPongType, 0)
@@ -144,8 +193,8 @@ func (s *Session) takeControl(spare *[]byte) []byte {
 	}
 	o.credit = o.credit[:0]
 	taken := o.control
-	o.control, *spare = (*spare)[:0], taken
-	if cap(o.control) > 4*sendSize {
+	o.control = taken[:0]
+	if cap(taken) > 4*sendSize {
 		o.control = nil
 	}
 	return taken

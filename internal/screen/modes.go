@@ -1,8 +1,10 @@
 package screen
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/charmbracelet/x/vt"
 )
@@ -288,9 +290,12 @@ func (s *Screen) Restore() []byte {
 		}
 	}
 	popKeyboard(t.alternate)
-	if t.graphics != [2]bool{} || t.shift != 0 {
-		b = append(b, "\x0f\x1b(B\x1b)B"...)
+	ascii := func(graphics [2]bool, shift int) {
+		if graphics != [2]bool{} || shift != 0 {
+			b = append(b, "\x0f\x1b(B\x1b)B"...)
+		}
 	}
+	ascii(t.graphics, t.shift)
 	if t.region {
 		b = append(b, "\x1b7\x1b[r\x1b8"...)
 	}
@@ -304,12 +309,74 @@ func (s *Screen) Restore() []byte {
 	unset(t.alternate, modeBoth)
 	if t.alternate { // each screen has a stack of its own
 		popKeyboard(false)
+		saved := t.saved[screenOf(false)] // which the terminal restores when it leaves the other screen
+		ascii(saved.graphics, saved.shift)
+		unset(saved.origin, modeOrigin)
 	}
 	if t.hidden {
 		b = append(b, "\x1b[?25h"...)
 	}
 	if t.alternate || t.coloured {
 		b = append(b, "\x1b[m"...)
+	}
+	return b
+}
+
+// Redraw returns the sequences that show the Screen, without its colours, on a terminal of the
+// same size that is as a shell expects it. What that terminal shows scrolls away. A program
+// that has the whole screen should be told to draw it again, too: its scrolling region is not
+// known here.
+func (s *Screen) Redraw() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.term
+	t.sync()
+	at := t.position()
+	var b []byte
+	pushKeyboard := func(alternate bool) {
+		for _, flags := range t.kitty[screenOf(alternate)] {
+			b = append(appendInt(append(b, "\x1b[>"...), flags), 'u')
+		}
+	}
+	pushKeyboard(false)
+	if t.alternate {
+		b = append(b, "\x1b[?1049h"...)
+		pushKeyboard(true)
+	} else {
+		b = append(b, bytes.Repeat([]byte("\r\n"), t.size.Rows)...)
+	}
+	b = append(b, "\x1b[H\x1b[J"...)
+	rows := make([]string, t.size.Rows)
+	last := 0
+	for y := range rows {
+		if rows[y] = rowText(t.grid, y, t.size.Cols); rows[y] != "" {
+			last = y
+		}
+	}
+	b = append(b, strings.Join(rows[:last+1], "\r\n")...)
+	b = appendInt(append(b, "\x1b["...), at.Row+1)
+	b = append(appendInt(append(b, ';'), at.Col+1), 'H')
+	set := func(on bool, mode int) {
+		if on {
+			b = append(appendInt(append(b, "\x1b[?"...), mode), 'h')
+		}
+	}
+	for _, mode := range remembered {
+		set(t.others[mode], mode)
+	}
+	set(t.cursorKeys, modeCursorKeys)
+	set(t.paste, modePaste)
+	if t.keypad {
+		b = append(b, "\x1b="...)
+	}
+	if t.insert {
+		b = append(b, "\x1b[4h"...)
+	}
+	if !t.autowrap {
+		b = append(b, "\x1b[?7l"...)
+	}
+	if t.hidden {
+		b = append(b, "\x1b[?25l"...)
 	}
 	return b
 }

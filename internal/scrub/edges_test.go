@@ -334,6 +334,23 @@ func TestLineEndsOfDumps(t *testing.T) {
 	}
 }
 
+// A long line before a short one does not make the short one a line of a dump, wherever the
+// stream is cut.
+func TestShortLineAfterALongOne(t *testing.T) {
+	t.Parallel()
+	const value = "hunter2hunter2hunter2hunter2"
+	secrets := mustSecrets(t, Secret{"S", value})
+	in := wrapLines(base64.StdEncoding.EncodeToString([]byte(value)), minWrap-5, "\n")
+	want := scrubbed(secrets, in, len(in))
+	for _, before := range []string{strings.Repeat("A", 2*minWrap) + " ", strings.Repeat("A", minWrap) + "~=~"} {
+		for n := 1; n <= len(before+in); n++ {
+			if got := scrubbed(secrets, before+in, n); got != before+want {
+				t.Errorf("scrub(%q) in writes of %d = %q; want %q", before+in, n, got, before+want)
+			}
+		}
+	}
+}
+
 // A document stays one, whatever is masked in it, and its numbers and words are kept.
 func TestScrubJSONEdges(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,9 @@ func (sc *Scrubber) Write(p []byte, from Origin) {
 // Masked returns how many occurrences of secrets have been masked.
 func (sc *Scrubber) Masked() int64 { return sc.masked }
 
+// Holds reports whether bytes are held back: the last ones written may be the start of a secret.
+func (sc *Scrubber) Holds() bool { return len(sc.held) > 0 }
+
 // Flush passes on what is held back: the stream has ended.
 func (sc *Scrubber) Flush() {
 	if len(sc.held) > 0 {

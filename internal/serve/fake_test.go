@@ -52,7 +52,7 @@ func (h *fakeHost) Start(ctx context.Context, r SessionRequest) (*Session, error
 	s := &fakeSession{id: id, r: r, jobs: make(chan []tool.Delivery), files: map[string]string{}, background: map[string]chan struct{}{}, dead: make(chan struct{})}
 	h.started = append(h.started, s)
 	return &Session{
-		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s,
+		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s, Proposals: s,
 	}, nil
 }
 
@@ -71,17 +71,37 @@ func (h *fakeHost) List(context.Context) ([]sandbox.Info, error) {
 // session returns the nth that was started, waiting for it.
 func (h *fakeHost) session(t *testing.T, n int) *fakeSession {
 	t.Helper()
-	for range 1000 {
-		h.mu.Lock()
-		all := h.started
-		h.mu.Unlock()
-		if len(all) > n {
-			return all[n]
+	var s *fakeSession
+	eventually(t, fmt.Sprintf("session %d is started", n), func() bool {
+		if all := h.all(); len(all) > n {
+			s = all[n]
 		}
-		time.Sleep(time.Millisecond)
+		return s != nil
+	})
+	return s
+}
+
+// all are the sessions that were started.
+func (h *fakeHost) all() []*fakeSession {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.started)
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never comes that %s", what)
+		}
 	}
-	t.Fatalf("session %d was not started", n)
-	return nil
+}
+
+// runs waits until so many commands run.
+func (s *fakeSession) runs(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d commands run", n), func() bool { return s.state().running == n })
 }
 
 // fakeSession is a session whose commands are words: "echo TEXT" answers TEXT,

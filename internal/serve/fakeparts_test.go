@@ -39,8 +39,11 @@ func (j fakeJob) Wait(ctx context.Context) (sandbox.JobInfo, error) {
 	return sandbox.JobInfo{}, context.Cause(ctx)
 }
 
-func (j fakeJob) Kill(context.Context) (sandbox.JobInfo, error) {
-	info := fakeJobInfo(j.id)
+func (s *fakeSession) Kill(ctx context.Context, id string) (sandbox.JobInfo, error) {
+	if _, err := s.Job(ctx, id); err != nil {
+		return sandbox.JobInfo{}, err
+	}
+	info := fakeJobInfo(id)
 	info.State, info.Reason = sandbox.JobCancelled, exec.Cancelled
 	return info, nil
 }
@@ -110,16 +113,40 @@ type fakeTerminal struct {
 	stop func() bool
 
 	mu    sync.Mutex
-	typed strings.Builder // guarded by mu
-	size  screen.Size     // guarded by mu
-	ended bool            // guarded by mu
+	typed strings.Builder                           // guarded by mu
+	size  screen.Size                               // guarded by mu
+	ended bool                                      // guarded by mu
+	show  func(ctx context.Context, p []byte) error // guarded by mu; shows it to the user that is attached
 }
 
 func (t *fakeTerminal) Type(text string) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.typed.WriteString(text)
+	show := t.show
+	t.mu.Unlock()
+	if show != nil {
+		return show(context.Background(), []byte(text))
+	}
 	return nil
+}
+
+func (t *fakeTerminal) Write(p []byte) (int, error) { return len(p), t.Type(string(p)) }
+
+// Attach shows what was typed so far, and then what is typed.
+func (t *fakeTerminal) Attach(show func(ctx context.Context, p []byte) error) (detach func() []byte) {
+	text := t.Text()
+	t.mu.Lock()
+	t.show = show
+	t.mu.Unlock()
+	if text != "" {
+		_ = show(context.Background(), []byte("redrawn "+text)) // of a user who has gone
+	}
+	return func() []byte {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.show = nil
+		return []byte("restored")
+	}
 }
 
 func (t *fakeTerminal) Paste(text string) error { return t.Type("[" + text + "]") }

@@ -53,8 +53,8 @@ func newHeld(ctx context.Context, o Options, tell func(context.Context, *Session
 
 // start starts or opens a session. The first one is for requests that name none.
 func (h *held) start(ctx context.Context, r SessionRequest) (*Session, error) {
-	if s := h.find(r.Attach); s != nil {
-		return s, nil
+	if s, err := h.find(r.Attach); s != nil || err != nil {
+		return s, err
 	}
 	if err := h.admit(); err != nil {
 		return nil, err
@@ -72,16 +72,25 @@ func (h *held) start(ctx context.Context, r SessionRequest) (*Session, error) {
 	return s, nil
 }
 
-// find returns the session here whose id has the prefix, nil if there is none.
-func (h *held) find(prefix string) *Session {
+// find returns the session here whose id is the text or begins with it, nil if there is
+// none. It is an error if several begin with it.
+func (h *held) find(prefix string) (*Session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if one := h.all[prefix]; one != nil {
+		return one.Session, nil
+	}
+	var found *Session
 	for id, one := range h.all {
-		if prefix != "" && strings.HasPrefix(id, prefix) {
-			return one.Session
+		switch {
+		case prefix == "" || !strings.HasPrefix(id, prefix):
+		case found != nil:
+			return nil, failure(KindUnknownSession, "several sessions begin with %s: give more of the id", shown(prefix))
+		default:
+			found = one.Session
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // admit reserves room for one more session.
@@ -226,10 +235,16 @@ func (h *held) get(ctx context.Context, id string, r SessionRequest) (*Session, 
 // begin starts the first session. If that fails the next call of get tries again.
 func (h *held) begin(first *starting, r SessionRequest) {
 	s, err := h.start(h.life, r)
+	h.begunFirst(first, s, err)
+}
+
+// begunFirst ends the start of the first session. If the session has gone meanwhile, the next call
+// of get starts another.
+func (h *held) begunFirst(first *starting, s *Session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first.s, first.err = s, err
-	if err != nil {
+	if err != nil || h.all[s.ID] == nil {
 		h.first = nil
 	}
 	close(first.done)

@@ -16,6 +16,7 @@ import (
 type Holder struct {
 	o         Options
 	terminal  *heldTerminal
+	console   Attachable // the same
 	methods   map[string]method
 	forgotten chan struct{} // closed by the first pty/end
 	once      sync.Once     // closes it
@@ -24,11 +25,13 @@ type Holder struct {
 	busy  int           // guarded by mu; requests that are being answered
 	asked time.Time     // guarded by mu; when the last request began or ended
 	rest  chan struct{} // guarded by mu; closed and replaced when busy becomes 0
+
+	attached *attachment // guarded by mu; nil: no client is
 }
 
 // HeldTerminal is the terminal of a Holder, with its description for clients.
 type HeldTerminal struct {
-	Terminal Terminal
+	Terminal Attachable
 	ID       string
 	Session  string
 	Command  string // to be shown: without secrets
@@ -42,7 +45,8 @@ var heldMethods = []string{"initialize", "pty/list", "pty/write", "pty/resize", 
 // does with pty/end.
 func NewHolder(t HeldTerminal) *Holder {
 	h := &Holder{
-		o: Options{Version: t.Version, Contract: tool.Agent}, methods: map[string]method{}, forgotten: make(chan struct{}), asked: time.Now(), rest: make(chan struct{}),
+		console: t.Terminal,
+		o:       Options{Version: t.Version, Contract: tool.Agent}, methods: map[string]method{}, forgotten: make(chan struct{}), asked: time.Now(), rest: make(chan struct{}),
 	}
 	h.terminal = &heldTerminal{
 		Terminal: t.Terminal, id: t.ID, session: t.Session, command: t.Command, started: time.Now(),
@@ -51,6 +55,7 @@ func NewHolder(t HeldTerminal) *Holder {
 	for _, name := range heldMethods {
 		h.methods[name] = h.counted(methods[name])
 	}
+	h.attachMethods()
 	return h
 }
 

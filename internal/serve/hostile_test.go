@@ -172,8 +172,9 @@ func TestRPCTooMany(t *testing.T) {
 	}
 	c.send(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":0}}`)
 	c.answer()
-	if a := c.ask("tools/list", `{}`); a.Error == nil && a.ID == nil {
-		t.Error(a.text())
+	c.send(`{"jsonrpc":"2.0","id":"room","method":"abort_bash","params":{"session":"none"}}`)
+	if got := c.answer().text(); got != `"room": {"aborted":0}` {
+		t.Errorf("a request where one has ended: %s", got)
 	}
 	if err := c.end(); err != nil {
 		t.Error(err)
@@ -215,8 +216,8 @@ func TestRPCEnd(t *testing.T) {
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"sleep"}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"session":"0199","name":"bash","arguments":{"command":"sleep"}}}`,
 		`{"jsonrpc":"2.0","id":3,"method":"job/wait","params":{"id":"bg_1"}}`)
-	for c.host.session(t, 0).state().running+c.host.session(t, 1).state().running != 2 { //nolint:revive // they have begun soon
-	}
+	c.host.session(t, 0).runs(t, 1)
+	c.host.session(t, 1).runs(t, 1)
 	if err := c.end(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
@@ -274,17 +275,10 @@ func TestRPCLostSession(t *testing.T) {
 	c.hello("")
 	c.ask("bash", `{"command":"echo"}`)
 	c.host.session(t, 0).die()
-	for range 1000 { // soon
+	eventually(t, "another session is started", func() bool {
 		c.ask("bash", `{"command":"echo"}`)
-		c.host.mu.Lock()
-		n := len(c.host.started)
-		c.host.mu.Unlock()
-		if n == 2 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Error("no other session was started")
+		return len(c.host.all()) == 2
+	})
 }
 
 // stuck is a client that reads nothing.
@@ -309,8 +303,7 @@ func TestRPCStuckClient(t *testing.T) {
 	}()
 	fmt.Fprintln(w, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}`)
 	fmt.Fprintln(w, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"bash","arguments":{"command":"spam"}}}`)
-	for host.session(t, 0).state().running != 1 { //nolint:revive // it has begun soon
-	}
+	host.session(t, 0).runs(t, 1)
 	_ = w.Close() // never fails
 	select {
 	case err := <-ended:
@@ -414,14 +407,18 @@ func TestRPCBurst(t *testing.T) {
 			ended <- serve(t.Context(), in, toClient)
 			_ = toClient.Close()
 		}()
+		unread := make(chan struct{}) // closed when more was sent than the server keeps answers of
 		go func() {
-			for range lines {
+			for i := range lines {
 				if _, err := io.WriteString(w, "nonsense\n"); err != nil {
 					return
 				}
+				if i == maxRefusals+maxQueued/2 {
+					close(unread)
+				}
 			}
 		}()
-		time.Sleep(stallTime / 5) // the client is busy with something else
+		<-unread // the client is busy with something else
 		answers := bufio.NewScanner(out)
 		for i := range lines {
 			if !answers.Scan() {

@@ -1,11 +1,11 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,7 +49,7 @@ func TestHTTPSlow(t *testing.T) {
 	}
 	for i, conn := range slow {
 		_ = conn.SetReadDeadline(time.Now().Add(headTime + patience))
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) {
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d is still open", i)
 		}
 	}
@@ -72,9 +72,8 @@ func TestHTTPUnknown(t *testing.T) {
 			_, _ = io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 		}
 		if i%100 == 50 || i == 2*maxConns+99 {
-			began := time.Now()
-			if status, _, body := s.ask(t, httpRequest{body: helloMCP}); status != 200 || time.Since(began) > headTime/2 {
-				t.Fatalf("along with %d of them: status %d %q after %s", i+1, status, body, time.Since(began))
+			if status, _, body := s.ask(t, httpRequest{body: helloMCP}); status != 200 {
+				t.Fatalf("along with %d of them: status %d %q", i+1, status, body)
 			}
 		}
 	}
@@ -148,8 +147,7 @@ func TestHTTPUnread(t *testing.T) {
 	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"bash","arguments":{"command":"spam"},"_meta":{"progressToken":1}}}`
 	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%s\r\nContent-Length: %d\r\n\r\n%s",
 		testToken, id, len(body), body)
-	for s.host.session(t, 0).state().running != 1 { //nolint:revive // it has begun soon
-	}
+	s.host.session(t, 0).runs(t, 1)
 	if status, _, text := s.ask(t, httpRequest{method: "DELETE", headers: []string{id}}); status != 204 {
 		t.Errorf("the end of the session: status %d %q", status, text)
 	}

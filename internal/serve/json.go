@@ -62,9 +62,13 @@ func unmarshalText(err error) string {
 	}
 	want := map[reflect.Kind]string{
 		reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array", reflect.Map: "an object", reflect.Struct: "an object",
-		reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Uint16: "a whole number", reflect.Float64: "a number",
+		reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Uint64: "a whole number from 0 on", reflect.Float64: "a number",
 	}[e.Type.Kind()]
-	return fmt.Sprintf("%s: expected %s, got %s", e.Field, want, e.Value)
+	text := fmt.Sprintf("expected %s, got %s", want, e.Value)
+	if field := strings.TrimPrefix(e.Field, "TerminalRequest."); field != "" { // it is embedded
+		text = field + ": " + text
+	}
+	return text
 }
 
 // encodeLine writes a value as JSON on one line, with a line end. Bytes that are not

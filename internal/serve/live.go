@@ -34,7 +34,7 @@ func NewSession(session *sandbox.Session, l Live) *Session {
 	s := &live{Live: l, session: session}
 	out := &Session{
 		ID: session.ID(), Caller: l.Tool, News: l.Tool, Jobs: liveJobs{s}, Files: sessionFiles{session}, Copies: session,
-		Terminals: s, Lifetime: s,
+		Terminals: s, Lifetime: s, Network: session, Proposals: session,
 	}
 	if l.Store != nil {
 		out.Artifacts = storedArtifacts{store: l.Store, session: session.ID()}
@@ -81,15 +81,25 @@ func (s *live) closeTool(ctx context.Context) error {
 	return s.Tool.Close(ctx)
 }
 
-// Open implements Terminals.
-func (s *live) Open(ctx context.Context, r TerminalRequest) (Terminal, error) {
-	c := sandbox.Command{
-		Script: r.Command, Dir: r.Cwd, Env: slices.Clone(s.Env), Output: s.Output,
-		Timeout: time.Duration(r.TimeoutSeconds * float64(time.Second)),
+// maxTimeout bounds the timeout of a command on a terminal: with a longer one there is none.
+const maxTimeout = 1 << 31 // seconds
+
+// inSession is the command as a session runs it, with variables that the request's come after.
+func (r TerminalRequest) inSession(env []string) sandbox.Command {
+	c := sandbox.Command{Script: r.Command, Dir: r.Cwd, Env: slices.Clone(env)}
+	if r.TimeoutSeconds <= maxTimeout {
+		c.Timeout = time.Duration(r.TimeoutSeconds * float64(time.Second))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
 		c.Env = append(c.Env, name+"="+r.Env[name])
 	}
+	return c
+}
+
+// Open implements Terminals.
+func (s *live) Open(ctx context.Context, r TerminalRequest) (Terminal, error) {
+	c := r.inSession(s.Env)
+	c.Output = s.Output
 	if s.Policy != nil {
 		if err := s.session.Admit(&c, s.Policy); err != nil {
 			return nil, err
@@ -123,6 +133,12 @@ func (s liveJobs) Job(ctx context.Context, id string) (Job, error) {
 	return liveJob{j, s}, nil
 }
 
+// Kill implements Jobs.
+func (s liveJobs) Kill(ctx context.Context, id string) (sandbox.JobInfo, error) {
+	info, err := s.session.KillJob(ctx, s.Owner, id)
+	return s.shown(info), err
+}
+
 // shown returns a job's description with its secrets masked.
 func (s liveJobs) shown(info sandbox.JobInfo) sandbox.JobInfo {
 	info.Label = s.Scrub.Scrub(info.Label)
@@ -139,9 +155,6 @@ func (j liveJob) Now(ctx context.Context) (sandbox.JobInfo, error) { return j.sh
 
 // Wait implements Job.
 func (j liveJob) Wait(ctx context.Context) (sandbox.JobInfo, error) { return j.show(j.job.Wait(ctx)) }
-
-// Kill implements Job.
-func (j liveJob) Kill(ctx context.Context) (sandbox.JobInfo, error) { return j.show(j.job.Kill(ctx)) }
 
 func (j liveJob) show(info sandbox.JobInfo, err error) (sandbox.JobInfo, error) {
 	return j.of.shown(info), err
@@ -206,8 +219,9 @@ const checkFile = `[ -e "$1" ] || exit 41; [ ! -d "$1" ] || exit 42; [ -f "$1" ]
 // readScript is asked for one byte more than is wanted, to learn whether there is more.
 const readScript = checkFile + `tail -c "+$2" -- "$1" | head -c "$3"`
 
-// writeScript replaces a file atomically: a program that reads it meanwhile sees the old
-// file or the new one.
+// writeScript makes a file atomically: a program that reads it meanwhile sees all of it or
+// no file. A file that exists keeps its owner, its permissions and its links, so its content is
+// replaced in place.
 const writeScript = `[ ! -d "$1" ] || exit 42; case $1 in */*) mkdir -p -- "${1%/*}/" || exit;; esac
 if [ -e "$1" ] && [ ! -f "$1" ]; then exit 43; fi
 if [ -L "$1" ] || [ -e "$1" ]; then cat >"$1"; exit; fi
@@ -259,21 +273,21 @@ func (f sessionFiles) run(ctx context.Context, script string, most int64, stdin 
 		}
 		return nil, failure(KindFile, "%s: %s", shown(args[0]), text)
 	}
-	return out.Bytes(), nil
+	return out.kept.Bytes(), nil
 }
 
 // bounded keeps what is written to it up to a number of bytes.
 type bounded struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	most int64
 	over bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.over = b.over || int64(b.Len()+len(p)) > b.most; b.over {
+	if b.over = b.over || int64(b.kept.Len()+len(p)) > b.most; b.over {
 		return len(p), nil
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }
 
 // maskRoom is how much longer a text may be with its secrets masked.

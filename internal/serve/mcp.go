@@ -43,6 +43,7 @@ type mcpPeer struct {
 	mu       sync.Mutex
 	over     bool            // guarded by mu; no call begins any more
 	finished []tool.Delivery // guarded by mu; jobs that the model does not know of yet
+	asking   context.Context //nolint:containedctx // guarded by mu; the latest call's: a question belongs to a call
 }
 
 // NewMCP returns a server. It starts no session. The server uses the options' Tools,
@@ -61,6 +62,9 @@ func NewMCP(o Options) (*MCP, error) {
 	}
 	if o.TerminalTool {
 		m.addTerminalTool()
+	}
+	if o.AskNetwork {
+		m.addProposeTool()
 	}
 	m.server.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: "artifact://{id}{?offset,limit}", Name: "artifact", MIMEType: "text/plain",
@@ -174,9 +178,13 @@ func (m *MCP) find(id string) *mcp.ServerSession {
 	return nil
 }
 
-// sessionRequest is the request for every client's session.
-func (m *MCP) sessionRequest() SessionRequest {
-	return SessionRequest{Contract: m.o.Contract, Tools: m.o.Tools}
+// sessionRequest is the request for a client's session.
+func (m *MCP) sessionRequest(p *mcpPeer) SessionRequest {
+	r := SessionRequest{Contract: m.o.Contract, Tools: m.o.Tools}
+	if m.o.AskNetwork && canElicit(p.session) {
+		r.Ask = p.ask
+	}
+	return r
 }
 
 // begin registers a call. Its context ends with the client.
@@ -197,6 +205,7 @@ func (m *MCP) begin(ctx context.Context, ss *mcp.ServerSession) (*mcpPeer, conte
 	}
 	p.working.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
+	p.asking = ctx
 	stop := context.AfterFunc(p.life, func() { cancel(context.Cause(p.life)) })
 	return p, ctx, func() {
 		stop()
@@ -248,7 +257,8 @@ func (m *MCP) called(ss *mcp.ServerSession) *Session {
 		return nil
 	}
 	_, first := p.sessions.list()
-	return p.sessions.find(first)
+	s, _ := p.sessions.find(first) // the whole id of one
+	return s
 }
 
 // listArtifacts answers resources/list with the artifacts of the client's session.

@@ -166,15 +166,13 @@ func TestMCPCancel(t *testing.T) {
 	c := connectMCP(t, mcpOptions(&fakeHost{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for c.host.session(t, 0).state().running != 1 { //nolint:revive // it has begun soon
-		}
-		cancel()
+		defer cancel()
+		c.host.session(t, 0).runs(t, 1)
 	}()
 	if _, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "bash", Arguments: map[string]any{"command": "sleep"}}); err == nil {
 		t.Error("a cancelled call has a result")
 	}
-	for c.host.session(t, 0).state().running != 0 { //nolint:revive // it ends soon
-	}
+	c.host.session(t, 0).runs(t, 0)
 	if text, _ := c.call(t, "bash", map[string]any{"command": "echo on"}); text != "on" {
 		t.Errorf("the call behind it: %q", text)
 	}
@@ -307,8 +305,7 @@ func TestMCPEnd(t *testing.T) {
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	c.next()
 	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"bash","arguments":{"command":"sleep"}}}`)
-	for c.host.session(t, 0).state().running != 1 { //nolint:revive // it has begun soon
-	}
+	c.host.session(t, 0).runs(t, 1)
 	if err := c.end(); err != nil {
 		t.Error(err)
 	}
@@ -404,8 +401,7 @@ func TestMCPTooMany(t *testing.T) {
 			t.Fatal(line)
 		}
 	}
-	for c.host.session(t, 0).state().running != maxCalls { //nolint:revive // they have begun soon
-	}
+	c.host.session(t, 0).runs(t, maxCalls)
 	if err := c.end(); err != nil {
 		t.Error(err)
 	}

@@ -38,116 +38,91 @@ const terminalSchema = `{
 
 // terminalCall is the arguments.
 type terminalCall struct {
-	Action         string            `json:"action"`
-	Terminal       string            `json:"terminal"`
-	Command        string            `json:"command"`
-	Cwd            string            `json:"cwd"`
-	Env            map[string]string `json:"env"`
-	TimeoutSeconds float64           `json:"timeoutSeconds"`
-	Cols           int               `json:"cols"`
-	Rows           int               `json:"rows"`
-	Text           string            `json:"text"`
-	Keys           []string          `json:"keys"`
-	Paste          string            `json:"paste"`
-	Pattern        string            `json:"pattern"`
-	QuietMs        int64             `json:"quietMs"`
-	Input          bool              `json:"input"`
-	UntilEnd       bool              `json:"untilEnd"`
-	TimeoutMs      int64             `json:"timeoutMs"`
+	Action   string `json:"action"`
+	Terminal string `json:"terminal"`
+	TerminalRequest
+	Text      string   `json:"text"`
+	Keys      []string `json:"keys"`
+	Paste     string   `json:"paste"`
+	Pattern   string   `json:"pattern"`
+	QuietMs   int64    `json:"quietMs"`
+	Input     bool     `json:"input"`
+	UntilEnd  bool     `json:"untilEnd"`
+	TimeoutMs int64    `json:"timeoutMs"`
 }
 
 func (m *MCP) addTerminalTool() {
 	t := &mcp.Tool{Name: terminalName, Description: terminalDescription, InputSchema: json.RawMessage(terminalSchema)}
-	m.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		p, ctx, done, err := m.begin(ctx, req.Session)
-		if err != nil {
-			return mcpFailure(ctx, err), nil
-		}
-		defer done()
-		text, structured, err := m.terminal(ctx, p, req.Params.Arguments)
-		if err != nil {
-			return mcpFailure(ctx, err), nil
-		}
-		out := &mcp.CallToolResult{StructuredContent: structured}
-		if followUp := p.takeFollowUp(); followUp != "" {
-			out.Content = append(out.Content, &mcp.TextContent{Text: followUp})
-		}
-		out.Content = append(out.Content, &mcp.TextContent{Text: text})
-		return out, nil
-	})
+	m.server.AddTool(t, m.handle(m.terminal))
 }
 
 // terminal handles a call, and words its result for a model.
-func (m *MCP) terminal(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (string, any, error) {
+func (m *MCP) terminal(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (toolAnswer, error) {
 	c, err := decode[terminalCall](arguments)
 	if err != nil {
-		return "", nil, err
+		return toolAnswer{}, err
 	}
 	if c.Action == "start" {
 		return m.startTerminal(ctx, p, c)
 	}
 	t, err := p.terminals.get(c.Terminal)
 	if err != nil {
-		return "", nil, err
+		return toolAnswer{}, err
 	}
 	switch c.Action {
 	case "write":
-		if err := (writePTY{Text: c.Text, Keys: c.Keys, Paste: c.Paste}).into(t); err != nil {
-			return "", nil, err
-		}
-		return "typed", struct{}{}, nil
+		err := writePTY{Text: c.Text, Keys: c.Keys, Paste: c.Paste}.into(t)
+		return toolAnswer{text: "typed", structured: struct{}{}}, err
 	case "resize":
 		size, err := resizePTY{Cols: c.Cols, Rows: c.Rows}.size()
 		if err == nil {
 			err = t.Resize(ctx, size)
 		}
-		return "resized", struct{}{}, err
+		return toolAnswer{text: "resized", structured: struct{}{}}, err
 	case "read":
 		text := t.Text()
-		return text, terminalText{Text: text}, nil
+		return toolAnswer{text: text, structured: terminalText{Text: text}}, nil
 	case "screen":
 		shot := newScreen(t.Screen())
-		return shot.text(), shot, nil
+		return toolAnswer{text: shot.text(), structured: shot}, nil
 	case "wait":
 		w, err := waitPTY{
 			Text: c.Text, Pattern: c.Pattern, QuietMs: c.QuietMs, Input: c.Input, End: c.UntilEnd, TimeoutMs: c.TimeoutMs,
 		}.wait(ctx, t)
 		if err != nil {
-			return "", nil, err
+			return toolAnswer{}, err
 		}
-		return fmt.Sprintf("[%s]\n%s", w.Event, w.Screen.text()), w, nil
+		return toolAnswer{text: fmt.Sprintf("[%s]\n%s", w.Event, w.Screen.text()), structured: w}, nil
 	case "end":
 		return p.endTerminal(t)
 	}
-	return "", nil, badParams("action %s: it can be start, write, resize, read, screen, wait or end", shown(c.Action))
+	return toolAnswer{}, badParams("action %s: it can be start, write, resize, read, screen, wait or end", shown(c.Action))
 }
 
-func (m *MCP) startTerminal(ctx context.Context, p *mcpPeer, c terminalCall) (string, any, error) {
-	s, err := p.sessions.get(ctx, "", m.sessionRequest())
+func (m *MCP) startTerminal(ctx context.Context, p *mcpPeer, c terminalCall) (toolAnswer, error) {
+	s, err := p.sessions.get(ctx, "", m.sessionRequest(p))
 	if err != nil {
-		return "", nil, err
+		return toolAnswer{}, err
 	}
-	t, err := p.terminals.open(ctx, p.life, s, TerminalRequest{
-		Command: c.Command, Cwd: c.Cwd, Env: c.Env, TimeoutSeconds: c.TimeoutSeconds, Cols: c.Cols, Rows: c.Rows,
-	})
+	t, err := p.terminals.open(ctx, p.life, s, c.TerminalRequest)
 	if err != nil {
-		return "", nil, err
+		return toolAnswer{}, err
 	}
-	return "started terminal " + t.id, ptyStarted{Terminal: t.id, Session: s.ID}, nil
+	return toolAnswer{text: "started terminal " + t.id, structured: ptyStarted{Terminal: t.id, Session: s.ID}}, nil
 }
 
-func (p *mcpPeer) endTerminal(t *heldTerminal) (string, any, error) {
+func (p *mcpPeer) endTerminal(t *heldTerminal) (toolAnswer, error) {
 	t.Kill()
 	e, err := newEnded(t)
 	p.terminals.remove(t)
 	if err != nil {
-		return "", nil, err
+		return toolAnswer{}, err
 	}
 	end := e.Reason
 	if e.ExitCode != nil {
 		end = fmt.Sprintf("exit code %d", *e.ExitCode)
 	}
-	return fmt.Sprintf("%s\n[ended: %s]", e.Text, end), e, nil
+	return toolAnswer{text: fmt.Sprintf("%s\n[ended: %s]", e.Text, end), structured: e}, nil
 }
 
 // text returns a screen as text, without the empty lines at its end.

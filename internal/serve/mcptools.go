@@ -48,7 +48,7 @@ func (m *MCP) addTool(d tool.Definition) {
 			return mcpFailure(ctx, err), nil
 		}
 		defer done()
-		s, err := p.sessions.get(ctx, "", m.sessionRequest())
+		s, err := p.sessions.get(ctx, "", m.sessionRequest(p))
 		if err != nil {
 			return mcpFailure(ctx, err), nil
 		}
@@ -61,14 +61,10 @@ func (m *MCP) addTool(d tool.Definition) {
 
 // result returns a tool's result, after the follow-up about jobs that have ended.
 func (m *MCP) result(name string, r tool.Result, followUp string) *mcp.CallToolResult {
-	out := &mcp.CallToolResult{IsError: r.IsError}
+	out := &mcp.CallToolResult{IsError: r.IsError, Content: contents(followUp, r.Text)}
 	if r.Receipt != nil { // only contract agent has a field for it in its structured output
 		out.Meta = mcp.Meta{"sandboxbash/receipt": r.Receipt}
 	}
-	if followUp != "" {
-		out.Content = append(out.Content, &mcp.TextContent{Text: followUp})
-	}
-	out.Content = append(out.Content, &mcp.TextContent{Text: r.Text})
 	switch {
 	case r.Plain != nil:
 		out.StructuredContent = r.Plain
@@ -76,6 +72,37 @@ func (m *MCP) result(name string, r tool.Result, followUp string) *mcp.CallToolR
 		out.StructuredContent = agentOutput{Text: r.Text, Details: r.Details, FollowUp: followUp}
 	}
 	return out
+}
+
+// toolAnswer is the result of a tool that is not one of a contract.
+type toolAnswer struct {
+	text       string // for the model
+	structured any
+	isError    bool
+}
+
+// handle answers calls of a tool that is not one of a contract.
+func (m *MCP) handle(do func(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (toolAnswer, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p, ctx, done, err := m.begin(ctx, req.Session)
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		defer done()
+		a, err := do(ctx, p, req.Params.Arguments)
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		return &mcp.CallToolResult{IsError: a.isError, StructuredContent: a.structured, Content: contents(p.takeFollowUp(), a.text)}, nil
+	}
+}
+
+// contents are the texts of a result: the follow-up about jobs that have ended, if there is one, and the result's own.
+func contents(followUp, text string) []mcp.Content {
+	if followUp == "" {
+		return []mcp.Content{&mcp.TextContent{Text: text}}
+	}
+	return []mcp.Content{&mcp.TextContent{Text: followUp}, &mcp.TextContent{Text: text}}
 }
 
 // mcpFailure is the result of a call that failed before its tool ran.

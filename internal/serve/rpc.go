@@ -32,7 +32,7 @@ func RPC(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 func speak(ctx context.Context, p *peer, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	p.life, p.calls, p.queues = ctx, map[string]*request{}, map[string]*turns{}
+	p.life, p.calls = ctx, map[string]*request{}
 	p.out = newOutgoing(out, end)
 	p.sessions = newHeld(ctx, p.o, p.tell)
 	read := make(chan error, 1)
@@ -61,13 +61,14 @@ type peer struct {
 	out      *outgoing
 	sessions *held
 	working  sync.WaitGroup // requests, and what they have left running
+	queues   turns          // for methods that keep the order of their requests
 
 	terminals *terminals
+	watched   *watchedNetwork // of a NetworkHolder's client; nil: sessions have their networks
 
-	mu     sync.Mutex
-	hello  *initialize         // guarded by mu; nil before it was sent
-	calls  map[string]*request // guarded by mu; by their ids as they were sent
-	queues map[string]*turns   // guarded by mu; for methods that keep the order of their requests
+	mu    sync.Mutex
+	hello *initialize         // guarded by mu; nil before it was sent
+	calls map[string]*request // guarded by mu; by their ids as they were sent
 }
 
 // request is one that is being answered.
@@ -243,18 +244,11 @@ func (p *peer) turn(m method, params json.RawMessage) (*position, error) {
 	if m.order == nil {
 		return nil, nil //nolint:nilnil // there is no queue
 	}
-	key, err := m.order(p, params)
+	key, err := m.order(params)
 	if key == "" || err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	q := p.queues[key]
-	if q == nil {
-		q = &turns{}
-		p.queues[key] = q
-	}
-	return q.join(), nil
+	return p.queues.join(key), nil
 }
 
 func waitTurn(ctx context.Context, turn *position) error {

@@ -105,6 +105,7 @@ func TestRPCCancel(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"bash","arguments":{"command":"` + command + `"}}}`
 	}
 	c.send(call(`"a"`, "sleep"), call(`"b"`, "echo never"), call(`"c"`, "echo last"))
+	c.host.session(t, 0).runs(t, 1)
 	// The second has not begun: nothing comes of it.
 	c.send(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"b"}}`)
 	if a := c.answer(); a.text() != `"b": -32800 cancelled` {
@@ -131,8 +132,7 @@ func TestRPCUserCommands(t *testing.T) {
 	c.hello("")
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"bash","arguments":{"command":"sleep"}}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"bash","params":{"command":"sleep user"}}`)
-	for c.host.session(t, 0).state().running != 2 { //nolint:revive // they have begun soon
-	}
+	c.host.session(t, 0).runs(t, 2)
 	c.send(`{"jsonrpc":"2.0","id":3,"method":"abort_bash"}`)
 	seen := map[string]bool{}
 	for range 2 {
@@ -149,8 +149,7 @@ func TestRPCBackground(t *testing.T) {
 	c := connect(t, nil)
 	c.hello("")
 	c.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"bash","arguments":{"command":"sleep"}}}`)
-	for c.host.session(t, 0).state().running != 1 { //nolint:revive // it has begun soon
-	}
+	c.host.session(t, 0).runs(t, 1)
 	c.send(`{"jsonrpc":"2.0","id":8,"method":"job/background","params":{"request":7}}`)
 	var got []string
 	for range 2 {
@@ -286,6 +285,10 @@ func TestRPCTerminals(t *testing.T) {
 		{"pty/wait", `{"terminal":"pty_1","pattern":"\\[p\\]$"}`, `"event":"output"`},
 		{"pty/wait", `{"terminal":"pty_1","pattern":"("}`, `-32602`},
 		{"pty/wait", `{"terminal":"pty_1","end":true,"timeoutMs":5}`, `"event":"timeout"`},
+		{"pty/wait", fmt.Sprintf(`{"terminal":"pty_1","from":%d}`, all), `"event":"output"`},
+		{"pty/wait", fmt.Sprintf(`{"terminal":"pty_1","from":%d,"timeoutMs":5}`, all+999), `"event":"timeout"`},
+		{"pty/wait", `{"terminal":"pty_1","from":0,"end":true}`, `-32602`},
+		{"pty/wait", `{"terminal":"pty_1","from":-1}`, `-32602`},
 		{"pty/end", `{"terminal":"pty_1"}`, `{"reason":"cancelled","exitCode":null,"text":""}`},
 		{"pty/end", `{"terminal":"pty_1"}`, `-32012`},
 	} {

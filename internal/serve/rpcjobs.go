@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"math"
 
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -86,14 +86,19 @@ func doJobList(ctx context.Context, p *peer, n named) (any, error) {
 }
 
 func (p *peer) job(ctx context.Context, n jobNamed) (Job, error) {
-	if n.ID == "" {
-		return nil, badParams("id is required: that of a job")
-	}
-	jobs, err := p.jobs(ctx, n.Session)
+	jobs, err := p.jobsOf(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	return jobs.Job(ctx, n.ID)
+}
+
+// jobsOf returns the jobs of a session for a call that names one of them.
+func (p *peer) jobsOf(ctx context.Context, n jobNamed) (Jobs, error) {
+	if n.ID == "" {
+		return nil, badParams("id is required: that of a job")
+	}
+	return p.jobs(ctx, n.Session)
 }
 
 // errWaited is the cause of a wait's end at its timeout.
@@ -107,7 +112,7 @@ func doJobWait(ctx context.Context, p *peer, n jobNamed) (any, error) {
 	}
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if n.TimeoutMs > 0 {
-		wait, cancel = context.WithTimeoutCause(ctx, time.Duration(n.TimeoutMs)*time.Millisecond, errWaited)
+		wait, cancel = context.WithTimeoutCause(ctx, milliseconds(n.TimeoutMs, math.MaxInt64), errWaited)
 	}
 	defer cancel()
 	info, err := job.Wait(wait)
@@ -121,11 +126,11 @@ func doJobWait(ctx context.Context, p *peer, n jobNamed) (any, error) {
 }
 
 func doJobKill(ctx context.Context, p *peer, n jobNamed) (any, error) {
-	job, err := p.job(ctx, n)
+	jobs, err := p.jobsOf(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	return job.Kill(ctx)
+	return jobs.Kill(ctx, n.ID)
 }
 
 type jobOutput struct {

@@ -16,7 +16,7 @@ type method struct {
 	// do answers a request. Its result is encoded by encoding/json; nil becomes {}.
 	do func(ctx context.Context, p *peer, r *request) (any, error)
 	// order names a queue that the request joins as it arrives; nil or "": none.
-	order func(p *peer, params json.RawMessage) (string, error)
+	order func(params json.RawMessage) (string, error)
 }
 
 // methods are all methods. docs/rpc.md and docs/rpc.schema.json describe them.
@@ -56,6 +56,12 @@ func init() { // the methods refer to each other's peer
 		"artifact/list":  {do: with(doArtifactList)},
 		"artifact/read":  {do: with(doArtifactRead)},
 		"policy/check":   {do: doPolicyCheck},
+		"network/rules":  {do: heldElsewhere("network/rules", with(doNetworkRules))},
+		"network/allow":  {do: heldElsewhere("network/allow", with(doNetworkAllow))},
+		"network/deny":   {do: heldElsewhere("network/deny", with(doNetworkDeny))},
+		"network/log":    {do: heldElsewhere("network/log", with(doNetworkLog))},
+
+		"network/propose": {do: with(doNetworkPropose)},
 	}
 }
 
@@ -87,6 +93,8 @@ type clientOffers struct {
 	Name     string `json:"name"`
 	Version  string `json:"version"`
 	Terminal bool   `json:"terminal"` // it answers terminal/create and the rest of them
+	// AskNetwork says that it answers network/ask.
+	AskNetwork bool `json:"askNetwork"`
 }
 
 type initialized struct {
@@ -155,6 +163,9 @@ func (p *peer) sessionRequest(shape Shape) SessionRequest {
 	r := SessionRequest{Shape: shape, Contract: hello.contract, Tools: hello.ToolNames, UI: hello.UI}
 	if hello.Client.Terminal && p.o.ClientTerminal {
 		r.Terminal = clientTerminal{out: p.out}
+	}
+	if hello.Client.AskNetwork {
+		r.Ask = clientUser{p.out}.ask
 	}
 	return r
 }

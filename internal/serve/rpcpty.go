@@ -25,27 +25,15 @@ func rpcTerminals() *terminals {
 	return &terminals{start: " with pty/start", end: " with pty/end"}
 }
 
-// release forgets a terminal, and the queue of its requests.
-func (p *peer) release(h *heldTerminal) {
-	p.terminals.remove(h)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.queues, "terminal "+h.id)
-}
-
 // onTerminal holds the parameters of a request about a terminal.
 type onTerminal struct {
 	Terminal string `json:"terminal"`
 }
 
-// terminalOrder keeps the order of what is typed. It makes no queue for a terminal that
-// does not exist: that queue would never be removed.
-func terminalOrder(p *peer, params json.RawMessage) (string, error) {
+// terminalOrder keeps the order of what is typed.
+func terminalOrder(params json.RawMessage) (string, error) {
 	var t onTerminal
 	if err := json.Unmarshal(params, &t); err != nil {
-		return "", nil //nolint:nilerr // the method says what is wrong
-	}
-	if _, err := p.terminals.get(t.Terminal); err != nil {
 		return "", nil //nolint:nilerr // the method says what is wrong
 	}
 	return "terminal " + t.Terminal, nil
@@ -53,13 +41,8 @@ func terminalOrder(p *peer, params json.RawMessage) (string, error) {
 
 func doPTYStart(ctx context.Context, p *peer, r *request) (any, error) {
 	q, err := decode[struct {
-		Session        string            `json:"session"`
-		Command        string            `json:"command"`
-		Cwd            string            `json:"cwd"`
-		Env            map[string]string `json:"env"`
-		TimeoutSeconds float64           `json:"timeoutSeconds"`
-		Cols           int               `json:"cols"`
-		Rows           int               `json:"rows"`
+		Session string `json:"session"`
+		TerminalRequest
 	}](r.params)
 	if err != nil {
 		return nil, err
@@ -68,9 +51,7 @@ func doPTYStart(ctx context.Context, p *peer, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := p.terminals.open(ctx, p.life, s, TerminalRequest{
-		Command: q.Command, Cwd: q.Cwd, Env: q.Env, TimeoutSeconds: q.TimeoutSeconds, Cols: q.Cols, Rows: q.Rows,
-	})
+	h, err := p.terminals.open(ctx, p.life, s, q.TerminalRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +256,8 @@ type waitPTY struct {
 	Pattern   string `json:"pattern"` // RE2, on the screen
 	QuietMs   int64  `json:"quietMs"`
 	Input     bool   `json:"input"`
-	End       bool   `json:"end"` // nothing but the end
+	End       bool   `json:"end"`  // nothing but the end
+	From      *int64 `json:"from"` // pty/read from this byte on has text
 	TimeoutMs int64  `json:"timeoutMs"`
 }
 
@@ -291,6 +273,11 @@ const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Hour
 )
+
+// milliseconds is n of them, at most the longest time.
+func milliseconds(n int64, longest time.Duration) time.Duration {
+	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond
+}
 
 func doPTYWait(ctx context.Context, p *peer, w waitPTY) (any, error) {
 	t, err := p.terminals.get(w.Terminal)
@@ -311,15 +298,16 @@ func doPTYWait(ctx context.Context, p *peer, w waitPTY) (any, error) {
 // watched is a terminal that is waited for.
 type watched interface {
 	Screen() screen.Snapshot
+	TextFrom(from int64) (text string, begin int64)
 	WaitFor(ctx context.Context, until sandbox.Until) (sandbox.Event, error)
 }
 
 func (w waitPTY) wait(ctx context.Context, t watched) (*waited, error) {
-	until, err := w.until()
+	until, err := w.until(t)
 	if err != nil {
 		return nil, err
 	}
-	d := time.Duration(min(w.TimeoutMs, maxWait.Milliseconds())) * time.Millisecond
+	d := milliseconds(w.TimeoutMs, maxWait)
 	if d <= 0 {
 		d = defaultWait
 	}
@@ -335,9 +323,18 @@ func (w waitPTY) wait(ctx context.Context, t watched) (*waited, error) {
 	return &waited{Event: string(event), Screen: newScreen(t.Screen())}, nil
 }
 
-func (w waitPTY) until() (sandbox.Until, error) {
-	u := sandbox.Until{Quiet: time.Duration(min(w.QuietMs, maxWait.Milliseconds())) * time.Millisecond, Input: w.Input}
+func (w waitPTY) until(t watched) (sandbox.Until, error) {
+	u := sandbox.Until{Quiet: milliseconds(w.QuietMs, maxWait), Input: w.Input}
 	switch {
+	case w.From != nil && (w.Text != "" || w.Pattern != "" || w.QuietMs != 0 || w.Input || w.End):
+		return u, badParams("give from without another condition")
+	case w.From != nil && *w.From < 0:
+		return u, badParams("from: it must not be negative")
+	case w.From != nil:
+		u.Match = func(screen.Snapshot) bool {
+			text, begin := t.TextFrom(*w.From)
+			return begin+int64(len(text)) > *w.From
+		}
 	case w.Text != "" && w.Pattern != "":
 		return u, badParams("give text or pattern, not both")
 	case w.QuietMs < 0:
@@ -373,7 +370,7 @@ func doPTYEnd(_ context.Context, p *peer, n onTerminal) (any, error) {
 	}
 	t.Kill()
 	e, err := newEnded(t)
-	p.release(t)
+	p.terminals.remove(t)
 	if err != nil {
 		return nil, err
 	}

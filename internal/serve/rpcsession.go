@@ -99,6 +99,9 @@ func doSessionStop(ctx context.Context, p *peer, n stopSession) (any, error) {
 // line.
 const maxFile = 8 << 20 // bytes
 
+// maxOffset bounds the offset of a part: every reader of JSON can represent it.
+const maxOffset = 1<<53 - 1 // bytes
+
 type filePart struct {
 	Session string `json:"session"`
 	Path    string `json:"path"`
@@ -123,8 +126,8 @@ func newContent(data []byte) fileContent {
 // clampPart brings a part into its bounds. Without a limit it has the largest.
 func clampPart(offset, limit int64) (from, most int64, err error) {
 	switch {
-	case offset < 0:
-		return 0, 0, badParams("offset: it must not be negative")
+	case offset < 0 || offset > maxOffset:
+		return 0, 0, badParams("offset: it can be 0 to %d", int64(maxOffset))
 	case limit < 0 || limit > maxFile:
 		return 0, 0, badParams("limit: it can be 1 to %d bytes", maxFile)
 	case limit == 0:

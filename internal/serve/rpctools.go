@@ -61,7 +61,7 @@ type toolCall struct {
 }
 
 // callOrder keeps the order of the calls of a session's shell.
-func callOrder(_ *peer, params json.RawMessage) (string, error) {
+func callOrder(params json.RawMessage) (string, error) {
 	c, err := decode[toolCall](params)
 	if err != nil || c.Name != tool.BashName {
 		return "", err
@@ -133,7 +133,7 @@ func (p *peer) events(s *Session, r *request) (agent.Events, func()) {
 	}
 	return on, func() {
 		if shown != nil {
-			p.release(shown)
+			p.terminals.remove(shown)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestSchemaIsWhole(t *testing.T) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	others := []string{"tools/update", "job/completed", "pty/started", "$/cancelRequest", "terminal/create", "terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"}
+	others := []string{"tools/update", "job/completed", "pty/started", "$/cancelRequest", "terminal/create", "terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "network/ask"}
 	for name := range methods {
 		if file.Defs[name+".params"] == nil || file.Defs[name+".result"] == nil {
 			t.Errorf("%s has no %s.params or no %s.result", schemaFile, name, name)

@@ -35,6 +35,8 @@ type SessionRequest struct {
 	Tools    []string             // names of the tools that the agent has
 	UI       bool                 // there is a user who can use a terminal
 	Terminal agent.ClientTerminal // where commands may run instead; nil: in the session only
+	// Ask asks the client's user what the session may reach that no rule allows; nil: nothing is asked.
+	Ask func(context.Context, sandbox.NetworkQuestion) sandbox.NetworkAnswer
 }
 
 // Shape says what kind of session to start. The configuration decides about empty
@@ -67,6 +69,16 @@ type Session struct {
 	Terminals Terminals
 	Artifacts Artifacts
 	Lifetime  Lifetime
+	Network   Network
+	Proposals Proposals
+	// HeldNetwork has another process do a method network/*, the one that carries the session's
+	// connections; nil: there is none.
+	HeldNetwork func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// Proposals asks the user for rules that the agent proposes: a *sandbox.Session.
+type Proposals interface {
+	ProposeNetwork(ctx context.Context, rule, reason string) (sandbox.NetworkDecision, error)
 }
 
 // Caller runs tools in a session: a *agent.Session. A call ends soon after its context,
@@ -91,13 +103,14 @@ type News interface {
 type Jobs interface {
 	List(ctx context.Context) ([]sandbox.JobInfo, error)
 	Job(ctx context.Context, id string) (Job, error)
+	// Kill is a *sandbox.Session's KillJob.
+	Kill(ctx context.Context, id string) (sandbox.JobInfo, error)
 }
 
 // Job is a *sandbox.Job, except for its output.
 type Job interface {
 	Now(ctx context.Context) (sandbox.JobInfo, error)
 	Wait(ctx context.Context) (sandbox.JobInfo, error)
-	Kill(ctx context.Context) (sandbox.JobInfo, error)
 	// Tail returns the end of the output, at most so many bytes.
 	Tail(ctx context.Context, most int64) (string, error)
 }
@@ -196,7 +209,10 @@ type Options struct {
 	TerminalTool bool
 	// ClientTerminal lets commands run in the client's own terminals, if it offers any.
 	ClientTerminal bool
-	Host           Host
+	// AskNetwork asks MCP clients that can be asked (elicitation) what their sessions may reach, and offers the
+	// tool network_propose over MCP.
+	AskNetwork bool
+	Host       Host
 	// Policy decides about a client's commands, given the contract and the names of
 	// its agent's tools. Nil: the contract's own, by the settings.
 	Policy func(contract tool.Name, tools []string) (policy.Checker, error)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,13 +58,23 @@ func names(raw json.RawMessage, t reflect.Type, at string) error {
 		return nil
 	}
 	switch t.Kind() { //nolint:exhaustive // the others have no fields
-	case reflect.Slice:
+	case reflect.Slice, reflect.Array:
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
 			return nil //nolint:nilerr // the decoder says what is wrong with the value
 		}
 		for i, one := range list {
 			if err := names(one, t.Elem(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(at, "."), i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return nil //nolint:nilerr // as above
+		}
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if err := names(members[name], t.Elem(), at+name+"."); err != nil {
 				return err
 			}
 		}
@@ -74,17 +85,12 @@ func names(raw json.RawMessage, t reflect.Type, at string) error {
 		}
 		known := map[string]reflect.Type{}
 		fieldsOf(t, known)
-		for name, value := range members {
+		for _, name := range slices.Sorted(maps.Keys(members)) { // the same error each time
 			ft, ok := known[name]
 			if !ok {
-				e := &UnknownFieldError{Field: at + name}
-				for n := range known {
-					e.Known = append(e.Known, n)
-				}
-				slices.Sort(e.Known)
-				return e
+				return &UnknownFieldError{Field: at + name, Known: slices.Sorted(maps.Keys(known))}
 			}
-			if err := names(value, ft, at+name+"."); err != nil {
+			if err := names(members[name], ft, at+name+"."); err != nil {
 				return err
 			}
 		}

@@ -91,8 +91,9 @@ func (m *maker) keep(err error) {
 	}
 }
 
-func (in *instruments) make(meter metric.Meter, levels func() Levels) error {
+func (in *instruments) make(meter metric.Meter, o Options) error {
 	m := maker{meter: meter}
+	m.build(o)
 	in.duration = m.seconds("sandboxbash.command.duration", "Time from the start of a command's call to its end.")
 	in.commands = m.counter("sandboxbash.commands", "{command}", "Commands, by how they ended.")
 	var err error
@@ -110,10 +111,24 @@ func (in *instruments) make(meter metric.Meter, levels func() Levels) error {
 	in.transfers = m.seconds("sandboxbash.transfer.duration", "Time that pushes and pulls took.")
 	in.connections = m.counter("sandboxbash.network.connections", "{connection}", "Connections and requests of sessions, by what the rules said.")
 	in.traffic = m.counter("sandboxbash.network.traffic", "By", "Bytes that connections have carried.")
-	if levels != nil {
-		m.levels(levels)
+	if o.Levels != nil {
+		m.levels(o.Levels)
 	}
 	return m.err
+}
+
+// build creates the gauge that says which build of this program reports: it is always 1.
+func (m *maker) build(o Options) {
+	info := m.gauge("sandboxbash.build.info", "The build of this program: always 1.")
+	if m.err != nil {
+		return
+	}
+	labels := with("version", o.Version, "revision", o.Revision, "goversion", o.Go)
+	_, err := m.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		to.ObserveInt64(info, 1, labels.(metric.ObserveOption))
+		return nil
+	}, info)
+	m.keep(err)
 }
 
 // levels creates the gauges, which are read when metrics are collected.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,9 @@ import (
 
 // Options of Start.
 type Options struct {
-	Version string // of this program
+	Version  string // of this program
+	Revision string // of its source; "" if it is not known
+	Go       string // version of the compiler
 	// Getenv reads the variables of OpenTelemetry; nil: none are set. The exporters read
 	// their own variables from the process's environment.
 	Getenv func(string) string
@@ -49,7 +52,7 @@ type Levels struct {
 	Unrecorded               int64 // records that the audit log lacks, so far
 }
 
-// Telemetry is what was started. It is safe for concurrent use.
+// Telemetry counts events, and sends or serves the results. It is safe for concurrent use.
 type Telemetry struct {
 	meters *metric.MeterProvider
 	spans  *sdktrace.TracerProvider
@@ -57,6 +60,8 @@ type Telemetry struct {
 	parent trace.SpanContext // of all spans; not valid where the parent process has none
 	in     instruments
 	stop   func() error // of the server; nil without one
+	// patience bounds Close; it is closeTime, but for tests.
+	patience time.Duration
 }
 
 // wants reports whether the variables ask for an exporter of a signal, TRACES or
@@ -87,8 +92,8 @@ func (o Options) wants(signal string) (bool, error) {
 	return true, nil
 }
 
-// Start starts what the options and variables ask for. It returns nil if that is
-// nothing. If Start returns an error, it has closed the listener.
+// Start starts what the options and variables ask for. It returns nil if they ask for nothing. If
+// Start returns an error, it has closed the listener.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	traces, tracesErr := o.wants("TRACES")
 	metrics, metricsErr := o.wants("METRICS")
@@ -96,7 +101,7 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	if err == nil && !traces && !metrics && o.Listener == nil {
 		return nil, nil //nolint:nilnil // nothing is wanted, and that is not an error
 	}
-	t := &Telemetry{}
+	t := &Telemetry{patience: closeTime}
 	if err == nil {
 		err = t.start(ctx, o, traces, metrics)
 	}
@@ -147,7 +152,7 @@ func (t *Telemetry) start(ctx context.Context, o Options, traces, metrics bool) 
 		t.parent = parent(o.Getenv)
 	}
 	t.meters = metric.NewMeterProvider(readers...)
-	if err := t.in.make(t.meters.Meter(scope), o.Levels); err != nil {
+	if err := t.in.make(t.meters.Meter(scope), o); err != nil {
 		return err
 	}
 	if registry != nil {
@@ -170,17 +175,19 @@ const scope = "github.com/sandboxbash/sandboxbash"
 // answer is given up.
 const closeTime = 2 * time.Second
 
-// Close sends what has not been sent, and ends everything.
+// Close sends what has not been sent, and stops the exporters and the listener.
 func (t *Telemetry) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.patience)
 	defer cancel()
-	var errs []error
+	var stopErr, metersErr, spansErr error
 	if t.stop != nil {
-		errs = append(errs, t.stop())
+		stopErr = t.stop()
 	}
-	errs = append(errs, t.meters.Shutdown(ctx))
+	var both sync.WaitGroup // in parallel: a collector of metrics that does not answer must not cost the spans
+	both.Go(func() { metersErr = t.meters.Shutdown(ctx) })
 	if t.spans != nil {
-		errs = append(errs, t.spans.Shutdown(ctx))
+		both.Go(func() { spansErr = t.spans.Shutdown(ctx) })
 	}
-	return errors.Join(errs...)
+	both.Wait()
+	return errors.Join(stopErr, metersErr, spansErr)
 }

@@ -74,42 +74,47 @@ func (b *Inbox) rename(staged int32, name string) error {
 	if !otherDevice(err) {
 		return err
 	}
-	// A file system is mounted on a directory of the target. What lies aside can come
-	// no nearer in one step.
+	return b.across(from, name)
+}
+
+// across puts what lies aside in its place on another file system, which is mounted on a
+// directory of the target. It is made next to its place first: what was there stays if that fails.
+func (b *Inbox) across(from, name string) error {
+	root, next := b.tree.Root, filepath.Join(filepath.Dir(name), b.stage)
 	info, err := root.Lstat(from)
 	if err != nil {
 		return err
 	}
-	if err := root.Remove(name); err != nil && !missing(err) {
-		return err
-	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := root.Readlink(from)
-		if err != nil {
-			return err
+		var target string
+		if target, err = root.Readlink(from); err == nil {
+			err = root.Symlink(target, next)
 		}
-		return root.Symlink(target, name)
+	} else {
+		err = b.copyAcross(from, next, info.Mode().Perm())
 	}
-	return b.copyAcross(from, name, info.Mode().Perm())
+	if err == nil {
+		err = root.Rename(next, name)
+	}
+	if err != nil {
+		_ = root.Remove(next) // it may not be there
+	}
+	return err
 }
 
 // copyAcross copies a file to another file system.
-func (b *Inbox) copyAcross(from, name string, mode fs.FileMode) error {
+func (b *Inbox) copyAcross(from, to string, mode fs.FileMode) error {
 	src, err := openRegular(b.tree.Root, from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := b.tree.Root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dst, err := b.tree.Root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = copySparse(dst, src, b.buf)
-	if err == nil {
+	if _, err = copySparse(dst, src, b.buf); err == nil {
 		err = dst.Chmod(mode)
 	}
-	if err = errors.Join(err, dst.Close()); err != nil {
-		_ = b.tree.Root.Remove(name) // it is not whole
-	}
-	return err
+	return errors.Join(err, dst.Close())
 }

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"path"
@@ -58,8 +57,9 @@ func isGitConfig(name string) bool {
 // linked without package regexp.
 func gitSecrets() (line, url *regexp.Regexp) {
 	gitPatterns.once.Do(func() {
-		gitPatterns.line = regexp.MustCompile(`(?i)^(\s*\[.*\])?\s*(extraheader|helper|password|token|cookiefile|sslkey)\s*=`)
-		gitPatterns.url = regexp.MustCompile(`(\w+://)[^/@\s]+@`)
+		gitPatterns.line = regexp.MustCompile(`(?i)^(\x{feff}?\s*\[.*\])?\s*[a-z0-9-]*(extraheader|helper|pass|password|token|cookiefile|sslkey)\s*=`)
+		// A proxy needs no scheme.
+		gitPatterns.url = regexp.MustCompile(`(?i)(\w+://|proxy\s*=\s*"?)[^/\s]*@`)
 	})
 	return gitPatterns.line, gitPatterns.url
 }
@@ -69,28 +69,72 @@ var gitPatterns struct {
 	line, url *regexp.Regexp
 }
 
-// cleanGitConfig drops the lines that carry credentials and the user part of
-// URLs.
-func cleanGitConfig(b []byte) []byte {
-	gitSecretLine, gitURLSecret := gitSecrets()
-	var out bytes.Buffer
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	lines.Buffer(nil, maxGitConfig+1)
-	dropped := false // the line above, and it goes on in this one
-	for lines.Scan() {
-		secret := gitSecretLine.FindSubmatch(lines.Bytes())
-		if dropped || secret != nil {
-			dropped = bytes.HasSuffix(bytes.TrimRight(lines.Bytes(), "\r"), []byte(`\`))
-			if secret != nil && len(secret[1]) > 0 { // its section is for the lines below
-				out.Write(append(gitURLSecret.ReplaceAll(secret[1], []byte("$1")), '\n'))
+// cleanGitConfig drops the lines that carry credentials and the user part of URLs. It keeps
+// all others as they are.
+func cleanGitConfig(b []byte) []byte { return cleanWithin(b, maxGitConfig) }
+
+// cleanWithin is cleanGitConfig of what was read with a bound. A configuration that is as long
+// may have been cut there: its last line, which may be half of a secret, is dropped.
+func cleanWithin(b []byte, bound int) []byte {
+	secretLine, urlUser := gitSecrets()
+	cut := len(b) >= bound
+	if cut {
+		b = b[:bytes.LastIndexByte(b, '\n')+1]
+	}
+	var out, value []byte // value has the lines so far of a value that goes on
+	dropped := false      // the line above, and it goes on in this one
+	var end lineEnd
+	for line := range bytes.Lines(b) {
+		content := bytes.TrimRight(line, "\r\n")
+		on := end.goesOn(content)
+		if secret := secretLine.FindSubmatch(line); dropped || secret != nil {
+			out = append(out, withoutUser(value)...)
+			value = nil
+			if !dropped && len(secret[1]) > 0 { // its section is for the lines below
+				out = append(append(out, urlUser.ReplaceAll(secret[1], []byte("$1"))...), line[len(content):]...)
 			}
+			dropped = on
 			continue
 		}
-		out.Write(gitURLSecret.ReplaceAll(lines.Bytes(), []byte("$1")))
-		out.WriteByte('\n')
+		if value = append(value, urlUser.ReplaceAll(line, []byte("$1"))...); !on {
+			out = append(out, withoutUser(value)...)
+			value = nil
+		}
 	}
-	if !bytes.HasSuffix(b, []byte("\n")) && out.Len() > 0 {
-		out.Truncate(out.Len() - 1)
+	if !cut {
+		out = append(out, withoutUser(value)...)
 	}
-	return out.Bytes()
+	return out
+}
+
+// lineEnd says of one line after the other whether its value goes on in the next.
+type lineEnd struct{ quoted bool }
+
+// goesOn reports whether the line ends with a backslash that no other one escapes, and that is
+// not in a comment.
+func (e *lineEnd) goesOn(line []byte) bool {
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && i == len(line)-1:
+			return true
+		case c == '\\':
+			i++
+		case c == '"':
+			e.quoted = !e.quoted
+		case (c == '#' || c == ';') && !e.quoted:
+			return false
+		}
+	}
+	e.quoted = false
+	return false
+}
+
+// withoutUser removes the user part of a URL that is on several lines, and then joins them.
+func withoutUser(value []byte) []byte {
+	_, urlUser := gitSecrets()
+	joined := bytes.ReplaceAll(bytes.ReplaceAll(value, []byte("\\\r\n"), nil), []byte("\\\n"), nil)
+	if clean := urlUser.ReplaceAll(joined, []byte("$1")); !bytes.Equal(clean, joined) {
+		return clean
+	}
+	return value
 }

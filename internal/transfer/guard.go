@@ -186,7 +186,7 @@ func (g *guard) refuses(e Entry) bool {
 	}
 	for i, part := range parts {
 		switch {
-		case otherRepositories[part]:
+		case otherRepositories[part] || ofOurs(part):
 			return true
 		case !isDotGit(part):
 		case e.Kind == Link || !gitData(parts[i+1:]):

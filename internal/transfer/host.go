@@ -44,6 +44,10 @@ func (t Tree) leaves(name string) bool {
 // sameMode compares permissions. Windows has none to compare.
 func sameMode(a, b fs.FileMode) bool { return runtime.GOOS == "windows" || a.Perm() == b.Perm() }
 
+// Is reports whether what is at e's name is like e, and whether there is anything. Nothing is
+// like what is Other.
+func (t Tree) Is(e Entry) (same, exists bool, err error) { return t.is(e) }
+
 // is reports whether what is at e's name is like e, and whether there is anything.
 func (t Tree) is(e Entry) (same, exists bool, err error) {
 	name := filepath.FromSlash(e.Name)
@@ -77,11 +81,20 @@ func (t Tree) sum(name string, info fs.FileInfo, want int64) (Sum, int64, error)
 	if !cleaned && info.Size() != want {
 		return Sum{}, info.Size(), nil
 	}
+	return t.content(name)
+}
+
+// content hashes a file as a session gets it.
+func (t Tree) content(name string) (Sum, int64, error) {
 	f, err := openRegular(t.Root, name)
 	if err != nil {
 		return Sum{}, 0, err
 	}
 	defer f.Close()
+	cleaned := false
+	if t.Clean != nil {
+		_, cleaned = t.Clean(name, nil)
+	}
 	if cleaned {
 		b, err := io.ReadAll(io.LimitReader(f, maxCleaned))
 		b, _ = t.Clean(name, b)
@@ -117,6 +130,15 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// walked is a directory as fs.WalkDir reads it. What was a directory may have become a FIFO since:
+// opening does not wait for a writer.
+type walked struct{ root *os.Root }
+
+// Open implements fs.FS.
+func (w walked) Open(name string) (fs.File, error) {
+	return w.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
 }
 
 // zeros are what is not written but left as a hole: a file that the session keeps in

@@ -23,3 +23,12 @@ func otherDevice(err error) bool { return errors.Is(err, syscall.EXDEV) }
 func tryLock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
+
+// closeLocked gives the lock on f back and closes f. Close alone leaves the lock for as long as a program
+// that is about to be started has f: each one has it from its fork to its exec.
+func closeLocked(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
+// haveLocks reports whether tryLock works.
+const haveLocks = true

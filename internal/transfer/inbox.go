@@ -18,6 +18,7 @@ type Options struct {
 	Base  State // what was alike on both sides
 	Force bool  // overwrite what differs from it
 	Named bool  // one file, which the user has named: it replaces what is not known
+	Skip  Skip  // what of a directory is not taken; nil: all is
 	// Leave and Clean are those of Tree.
 	Leave func(name string) bool
 	Clean func(name string, content []byte) ([]byte, bool)
@@ -32,6 +33,7 @@ type Inbox struct {
 	o     Options
 	items []item
 	left  []Omission
+	held  held
 	buf   []byte
 
 	stage  string   // the directory below the root where files lie aside; "": none yet
@@ -72,6 +74,7 @@ const (
 	LeadsOut   Reason = "a link that leads out, or may"
 	RunByTools Reason = "this machine's tools would run what it says"
 	Credential Reason = "it looks like credentials"
+	InGit      Reason = "nothing is applied to repositories"
 )
 
 func (l Omission) String() string { return fmt.Sprintf("%s (%s)", l.Name, l.Why) }
@@ -99,13 +102,18 @@ func Open(dir string, o Options) (*Inbox, error) {
 
 // makeAll makes a directory with those above it, and returns which it has made.
 func makeAll(dir string) (made []string, err error) {
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(at); err == nil || !errors.Is(err, fs.ErrNotExist) || filepath.Dir(at) == at {
-			break
-		}
-		made = append([]string{at}, made...)
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil, nil
 	}
-	return made, os.MkdirAll(dir, 0o755)
+	if above := filepath.Dir(dir); above != dir {
+		if made, err = makeAll(above); err != nil {
+			return made, err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		return append(made, dir), nil
+	}
+	return made, os.MkdirAll(dir, 0o755) // another may have made it meanwhile
 }
 
 // unmake removes the directories that Open has made.
@@ -120,7 +128,7 @@ func (b *Inbox) unmake() {
 func (b *Inbox) Close() error {
 	var errs []error
 	if b.lock != nil {
-		errs = append(errs, b.lock.Close())
+		errs = append(errs, closeLocked(b.lock))
 	}
 	if b.stage != "" {
 		errs = append(errs, b.tree.Root.RemoveAll(b.stage))
@@ -137,6 +145,17 @@ func (b *Inbox) Close() error {
 
 // Take takes one entry, with the content of a file.
 func (b *Inbox) Take(e Entry, content io.Reader) error {
+	if !b.o.Named {
+		if unwanted, all := b.o.Skip.of(e.Name, e.Kind == Dir); unwanted {
+			if !all {
+				b.held.hold(e)
+			}
+			return nil
+		}
+		for _, dir := range b.held.above(e.Name) {
+			b.items = append(b.items, item{Entry: dir})
+		}
+	}
 	switch {
 	case e.Name == ".":
 		return nil

@@ -119,28 +119,3 @@ func TestIsGitConfig(t *testing.T) {
 		}
 	}
 }
-
-func TestCleanGitConfig(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ in, want string }{
-		{"", ""},
-		{"[core]\n\tbare = false\n", "[core]\n\tbare = false\n"},
-		{"[core]\n\tbare = false", "[core]\n\tbare = false"},
-		{"\tExtraHeader=x\n", ""},
-		{"\textraheader = x", ""},
-		{"\thelper = store\nrest\n", "rest\n"},
-		{"\turl = ssh://git@host/x\n", "\turl = ssh://host/x\n"},
-		{"\turl = https://u:p@h/x\n", "\turl = https://h/x\n"},
-		{"\turl = https://u:p%40@h/x\n", "\turl = https://h/x\n"},
-		{"\turl = git@host:x\n", "\turl = git@host:x\n"},
-		{"[url \"https://tok@h/\"]\n\tinsteadOf = x\n", "[url \"https://h/\"]\n\tinsteadOf = x\n"},
-		{"[http] extraheader = AUTHORIZATION: secret\n\tproxy = x\n", "[http]\n\tproxy = x\n"},
-		{"[http \"https://x]y/\"]extraheader=secret\n", "[http \"https://x]y/\"]\n"},
-		{"[http]\n\textraheader = a \\\n  secret\n\tproxy = x\n", "[http]\n\tproxy = x\n"},
-		{"[http]\n\textraheader = secret\r\n", "[http]\n"},
-	} {
-		if got := string(cleanGitConfig([]byte(tt.in))); got != tt.want {
-			t.Errorf("cleanGitConfig(%q) = %q; want %q", tt.in, got, tt.want)
-		}
-	}
-}

@@ -28,7 +28,7 @@ func TestPackerNamedSpecial(t *testing.T) {
 			if err == nil {
 				t.Errorf("Named(%s) = nil; want an error", src)
 			}
-		case <-time.After(2 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Errorf("Named(%s) waits", src)
 			if f, err := os.OpenFile(src, os.O_RDWR, 0); err == nil { // let it go
 				t.Log(<-done, f.Close())

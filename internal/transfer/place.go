@@ -3,8 +3,6 @@ package transfer
 import (
 	"archive/tar"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -53,26 +51,15 @@ func (t *Packer) Placed(tree Placing, as string) error {
 	})
 }
 
-// noted keeps the first error of the host's files.
-func (t *Packer) noted(err error) error {
-	if t.Err == nil {
-		t.Err = err
-	}
-	return err
-}
-
 func (t *Packer) placedFile(tree fs.FS, name string, h *tar.Header, left *int64) error {
 	f, err := tree.Open(name)
 	if err != nil {
 		return t.noted(err)
 	}
 	defer func() { _ = f.Close() }() // of what is only read
-	info, err := f.Stat()
+	info, err := regularNow(f, name)
 	if err != nil {
 		return t.noted(err)
-	}
-	if !info.Mode().IsRegular() {
-		return t.noted(fmt.Errorf("%s: it is not a regular file any more", name))
 	}
 	if *left -= info.Size(); *left < 0 {
 		return t.noted(ErrTooLarge)
@@ -84,8 +71,5 @@ func (t *Packer) placedFile(tree fs.FS, name string, h *tar.Header, left *int64)
 	if err := t.archive.WriteHeader(h); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(t.archive, f, info.Size()); err != nil {
-		return t.noted(fmt.Errorf("%s: it changed while it was read: %w", name, err))
-	}
-	return nil
+	return t.content(t.archive, name, f, info.Size())
 }

@@ -16,6 +16,9 @@ type Report struct {
 	// ever deleted.
 	Deleted []string
 	Written int
+	Files   int   // of those that were written, how many are files
+	Bytes   int64 // and how large they are
+	Alike   int   // files that were not written because they are here already
 	State   State // what is alike on both sides now, as far as is known
 }
 
@@ -72,6 +75,16 @@ func (b *Inbox) Finish() (Report, error) {
 	}
 	written, err := b.commit()
 	report.Written = written
+	for _, it := range b.items {
+		switch {
+		case it.Kind != File:
+		case it.what == write:
+			report.Files++
+			report.Bytes += it.Size
+		case it.what == keep:
+			report.Alike++
+		}
+	}
 	return report, err
 }
 
@@ -253,13 +266,17 @@ func (b *Inbox) checkCase() error {
 	if _, err := b.tree.Root.Lstat(strings.ToUpper(b.stage)); err != nil {
 		return nil //nolint:nilerr // it tells capitals from small letters, as most do
 	}
+	return oneName(b.items)
+}
+
+// oneName refuses items of which two have one name where capitals do not count.
+func oneName(items []item) error {
 	seen := map[string]string{}
-	for _, it := range b.items {
+	for _, it := range items {
 		if it.what == leave {
 			continue
 		}
-		parts := foldAll(it.Name)
-		name := strings.Join(parts, "/")
+		name := strings.Join(foldAll(it.Name), "/")
 		if other, ok := seen[name]; ok {
 			return fmt.Errorf("nothing was written: %s and %s are one name on this file system", shown(other), shown(it.Name))
 		}
@@ -289,6 +306,9 @@ func (b *Inbox) deleted() []string {
 			continue
 		}
 		if _, ok := b.find(e.Name); ok {
+			continue
+		}
+		if unwanted, _ := b.o.Skip.of(e.Name, e.Kind == Dir); unwanted {
 			continue
 		}
 		if _, err := b.tree.Root.Lstat(filepath.FromSlash(e.Name)); err == nil {

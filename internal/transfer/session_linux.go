@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -24,18 +25,19 @@ func (e MissingError) Error() string { return e.Err.Error() }
 func (e MissingError) Unwrap() error { return e.Err }
 
 // Unpack unpacks a tar stream below a directory, which it makes if need be, and returns
-// the stream's hash, padding included. It replaces files, and follows no link.
+// the stream's hash, padding included. It replaces files, and follows no link. A stream
+// without the end that tar(5) gives it was cut: it is an error.
 func Unpack(dir string, in io.Reader) (Sum, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Sum{}, err
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := openTop(dir)
 	if err != nil {
 		return Sum{}, err
 	}
 	defer root.Close()
-	sum := sha256.New()
-	src := io.TeeReader(in, sum)
+	sum, end := sha256.New(), &ending{}
+	src := io.TeeReader(in, io.MultiWriter(sum, end))
 	archive := tar.NewReader(src)
 	type made struct {
 		name string
@@ -53,6 +55,7 @@ func Unpack(dir string, in io.Reader) (Sum, error) {
 		if err := unpackEntry(root, h, archive); err != nil {
 			return Sum{}, fmt.Errorf("%s: %w", h.Name, err)
 		}
+		end.entry()
 		if h.Typeflag == tar.TypeDir {
 			dirs = append(dirs, made{strings.Clone(unpackName(h.Name)), fs.FileMode(h.Mode).Perm() | 0o700})
 		}
@@ -65,7 +68,43 @@ func Unpack(dir string, in io.Reader) (Sum, error) {
 	if _, err := io.Copy(io.Discard, src); err != nil { // the padding behind the end
 		return Sum{}, err
 	}
+	if !end.complete() {
+		return Sum{}, fmt.Errorf("the stream was cut: %w", io.ErrUnexpectedEOF)
+	}
 	return Sum(sum.Sum(nil)), nil
+}
+
+// Sizes of tar(5), in bytes: an archive ends with two blocks of zeros.
+const (
+	tarBlock = 512
+	tarEnd   = 2 * tarBlock
+)
+
+// An ending is written all bytes of a tar stream, and says whether the stream has its end.
+// Package tar takes any end of the stream between two entries for the archive's.
+type ending struct {
+	bytes int64 // so far
+	zeros int64 // of them, how many zeros came last
+	last  int64 // where the last entry ended, with its padding
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	e.bytes += int64(len(p))
+	if rest := bytes.TrimRight(p, "\x00"); len(rest) > 0 {
+		e.zeros = int64(len(p) - len(rest))
+	} else {
+		e.zeros += int64(len(p))
+	}
+	return len(p), nil
+}
+
+// entry notes that an entry has ended, of which the padding is still to be read.
+func (e *ending) entry() { e.last = (e.bytes + tarBlock - 1) / tarBlock * tarBlock }
+
+// complete reports whether nothing but zeros came after the last entry, and enough of them.
+func (e *ending) complete() bool {
+	after := e.bytes - e.last
+	return after >= tarEnd && e.zeros >= after
 }
 
 func unpackName(name string) string { return path.Clean(strings.TrimLeft(name, "/")) }
@@ -119,11 +158,8 @@ func makeParent(root *os.Root, name string) error {
 // there is nothing at the path.
 func Pack(out io.Writer, top string) error {
 	info, err := os.Lstat(top)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return MissingError{err}
-	}
 	if err != nil {
-		return err
+		return orMissing(err)
 	}
 	archive := tar.NewWriter(out)
 	if !info.IsDir() {
@@ -137,14 +173,14 @@ func Pack(out io.Writer, top string) error {
 		defer root.Close()
 		return errors.Join(packEntry(archive, root, filepath.Base(top)), archive.Close())
 	}
-	root, err := os.OpenRoot(top)
+	root, err := openTop(top)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	err = fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+	err = fs.WalkDir(walked{root}, ".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				return nil
 			}
 			return err
@@ -190,11 +226,8 @@ func packRegular(archive *tar.Writer, root *os.Root, name string, h *tar.Header)
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
+	if err != nil || !info.Mode().IsRegular() {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return nil
 	}
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := archive.WriteHeader(h); err != nil {

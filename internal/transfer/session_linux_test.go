@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -133,12 +135,31 @@ func TestUnpackHostile(t *testing.T) {
 	}
 }
 
+// TestUnpackCut cuts streams at each byte: no file may seem to have arrived of which the
+// stream's end has not.
 func TestUnpackCut(t *testing.T) {
 	t.Parallel()
-	whole := pack(t, entry{tar.Header{Name: "f", Mode: 0o644}, "some content of a file"})
-	for _, n := range []int{100, 512 + 5} {
-		if _, err := Unpack(t.TempDir(), bytes.NewReader(whole[:n])); err == nil {
-			t.Errorf("Unpack(the first %d bytes) = nil; want an error", n)
+	for name, whole := range map[string][]byte{
+		"nothing":         pack(t),
+		"a file":          pack(t, entry{tar.Header{Name: "f", Mode: 0o644}, "some content of a file"}),
+		"a block":         pack(t, entry{tar.Header{Name: "f", Mode: 0o644}, strings.Repeat("x", 512)}),
+		"zeros":           pack(t, entry{tar.Header{Name: "f", Mode: 0o644}, strings.Repeat("\x00", 2000)}),
+		"an empty file":   pack(t, entry{tar.Header{Name: "f", Mode: 0o644}, ""}),
+		"a long name":     pack(t, entry{tar.Header{Name: strings.Repeat("n", 200), Mode: 0o644, Format: tar.FormatPAX}, "x"}),
+		"a directory":     pack(t, entry{tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o755}, ""}),
+		"a link, no more": pack(t, entry{tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "f"}, ""}),
+	} {
+		dir := t.TempDir()
+		if _, err := Unpack(dir, bytes.NewReader(whole)); err != nil {
+			t.Errorf("%s: Unpack() = %v; want nil", name, err)
+		}
+		for n := range whole {
+			if _, err := Unpack(dir, bytes.NewReader(whole[:n])); err == nil {
+				t.Errorf("%s: Unpack(the first %d of %d bytes) = nil; want an error", name, n, len(whole))
+			}
+		}
+		if _, err := Unpack(dir, bytes.NewReader(append(slices.Clip(whole), "more"...))); err == nil {
+			t.Errorf("%s: Unpack() of a stream with more than zeros at its end = nil; want an error", name)
 		}
 	}
 }

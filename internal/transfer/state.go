@@ -1,9 +1,12 @@
 package transfer
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -73,22 +76,28 @@ const stateVersion = "sandboxbash state 1\n"
 // Append appends the encoded state to b.
 func (s State) Append(b []byte) []byte {
 	b = append(b, stateVersion...)
+	for _, e := range s {
+		b = e.append(b)
+	}
+	return b
+}
+
+// append appends one encoded entry to b.
+func (e Entry) append(b []byte) []byte {
 	text := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	for _, e := range s {
-		text(e.Name)
-		b = append(b, byte(e.Kind))
-		b = binary.AppendUvarint(b, uint64(e.Mode))
-		switch e.Kind {
-		case File:
-			b = binary.AppendUvarint(b, uint64(e.Size))
-			b = append(b, e.Sum[:]...)
-		case Link:
-			text(e.Target)
-		case Dir, Other:
-		}
+	text(e.Name)
+	b = append(b, byte(e.Kind))
+	b = binary.AppendUvarint(b, uint64(e.Mode))
+	switch e.Kind {
+	case File:
+		b = binary.AppendUvarint(b, uint64(e.Size))
+		b = append(b, e.Sum[:]...)
+	case Link:
+		text(e.Target)
+	case Dir, Other:
 	}
 	return b
 }
@@ -98,31 +107,85 @@ var errState = errors.New("not a state")
 
 // ParseState reads what Append has written.
 func ParseState(b []byte) (State, error) {
+	s := State{} // one of an empty tree is known
+	err := parseEntries(b, func(e Entry) error {
+		if len(s) > 0 && s[len(s)-1].Name >= e.Name {
+			return errState
+		}
+		s = append(s, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ParseManifest reads what Manifest has written, within Limits. The order of the entries
+// is that of a walk, and their names are a session's.
+func ParseManifest(b []byte, l Limits) (State, error) {
+	body, ok := bytes.CutSuffix(b, []byte(manifestEnd))
+	if !ok {
+		return nil, fmt.Errorf("the list of files was cut: %w", io.ErrUnexpectedEOF)
+	}
+	var s State
+	names := int64(0)
+	err := parseEntries(body, func(e Entry) error {
+		if len(s) >= l.Entries {
+			return fmt.Errorf("it has more than %d files", l.Entries)
+		}
+		if names += int64(len(e.Name) + len(e.Target)); names > l.Names {
+			return fmt.Errorf("the names of its files are more than %d bytes", l.Names)
+		}
+		if err := l.checkName(e); err != nil {
+			return err
+		}
+		if e.Name == "." {
+			return errState
+		}
+		s = append(s, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sorted := NewState(s)
+	if len(sorted) != len(s) {
+		return nil, errors.New("a name comes twice")
+	}
+	return sorted, nil
+}
+
+// manifestEnd is what ends a manifest: no entry has an empty name.
+const manifestEnd = "\x00"
+
+func parseEntries(b []byte, take func(Entry) error) error {
 	text, ok := strings.CutPrefix(string(b), stateVersion)
 	if !ok {
-		return nil, errState
+		return errState
 	}
 	d := decoder{text}
-	var s State
 	for d.rest != "" {
-		e := Entry{Name: d.text(maxPath), Kind: Kind(d.byte()), Mode: fs.FileMode(d.number())}
+		e := Entry{Name: strings.Clone(d.text(maxPath)), Kind: Kind(d.byte()), Mode: fs.FileMode(d.number()).Perm()}
 		switch e.Kind {
 		case File:
 			e.Size, e.Sum = int64(d.number()), d.sum()
 		case Link:
-			e.Target = d.text(maxPath)
+			e.Target = strings.Clone(d.text(maxPath))
 		case Dir:
 		case Other:
-			return nil, errState
+			return errState
 		default:
-			return nil, errState
+			return errState
 		}
-		if d.rest == bad || len(s) > 0 && s[len(s)-1].Name >= e.Name || !filepath.IsLocal(filepath.FromSlash(e.Name)) {
-			return nil, errState
+		if d.rest == bad || e.Size < 0 || path.Clean(e.Name) != e.Name || !filepath.IsLocal(filepath.FromSlash(e.Name)) {
+			return errState
 		}
-		s = append(s, e)
+		if err := take(e); err != nil {
+			return err
+		}
 	}
-	return s, nil
+	return nil
 }
 
 // bad is what is left of a text that has been read beyond its end: no encoded text

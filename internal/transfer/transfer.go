@@ -14,6 +14,8 @@
 //   - nothing is overwritten that differs from the state that is known to have been
 //     alike on both sides, a State, unless the user says so.
 //
+// An Apply brings changes to a directory in which the user works, too: see stage.go.
+//
 // The package needs the standard library only.
 package transfer
 
@@ -168,12 +170,9 @@ func (l Limits) entry(h *tar.Header) (Entry, error) {
 		return e, fmt.Errorf("%q: the target of a link has %d bytes; the limit is %d", e.Name, len(h.Linkname), maxPath)
 	case strings.IndexByte(h.Name, 0) >= 0 || strings.IndexByte(h.Linkname, 0) >= 0:
 		return e, fmt.Errorf("entry %q has a NUL byte", e.Name)
-	case strings.Count(e.Name, "/") > l.Depth:
-		return e, fmt.Errorf("%s: it is deeper than %d directories", shown(e.Name), l.Depth)
-	case !filepath.IsLocal(filepath.FromSlash(e.Name)):
-		return e, fmt.Errorf("entry %q leads out of the directory", e.Name)
-	case longComponent(e.Name):
-		return e, fmt.Errorf("%q: a name has more than %d bytes", e.Name, maxName)
+	}
+	if err := l.checkName(e); err != nil {
+		return e, err
 	}
 	e.Name = strings.Clone(e.Name)
 	switch h.Typeflag {
@@ -200,6 +199,21 @@ func (l Limits) entry(h *tar.Header) (Entry, error) {
 		return e, errors.New("an entry has no name but is not a directory")
 	}
 	return e, nil
+}
+
+// checkName refuses names that are not those of a file below a directory.
+func (l Limits) checkName(e Entry) error {
+	switch {
+	case strings.IndexByte(e.Name, 0) >= 0 || strings.IndexByte(e.Target, 0) >= 0:
+		return fmt.Errorf("entry %q has a NUL byte", e.Name)
+	case strings.Count(e.Name, "/") > l.Depth:
+		return fmt.Errorf("%s: it is deeper than %d directories", shown(e.Name), l.Depth)
+	case !filepath.IsLocal(filepath.FromSlash(e.Name)):
+		return fmt.Errorf("entry %q leads out of the directory", e.Name)
+	case longComponent(e.Name):
+		return fmt.Errorf("%q: a name has more than %d bytes", e.Name, maxName)
+	}
+	return nil
 }
 
 func longComponent(name string) bool {

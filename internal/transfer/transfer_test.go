@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -110,17 +111,17 @@ func TestHostileStreams(t *testing.T) {
 		{"sparse, version 0.1", one(records("GNU.sparse.map", "0,0", "GNU.sparse.size", "1000000000000", "GNU.sparse.numblocks", "1"), header(t, "s", tar.TypeReg, 0), make([]byte, 1024)), "sparse", 16 << 20},
 		{"records", many(300, func(i int) []byte {
 			return append(records("SCHILY.xattr.user.x", long), header(t, fmt.Sprintf("d%d/", i), tar.TypeDir, 0)...)
-		}), "", 96 << 20},
+		}), "", 64 << 20},
 		{"paths in records", many(300, func(i int) []byte {
 			return append(records("path", fmt.Sprintf("d%d", i), "comment", long), dir...)
-		}), "", 96 << 20},
+		}), "", 64 << 20},
 		{"names", many(300, func(i int) []byte { return append(records("path", fmt.Sprintf("n%d%s", i, long)), fifo...) }), "limit is 4096", 16 << 20},
 		{"targets", many(300, func(i int) []byte {
 			return append(records("linkpath", fmt.Sprintf("n%d%s", i, long)), header(t, "l", tar.TypeSymlink, 0)...)
 		}), "limit is 4096", 16 << 20},
 		{"names of some length", many(1<<20, func(i int) []byte {
 			return append(records("path", fmt.Sprintf("%d/%s", i, strings.Repeat(strings.Repeat("n", 250)+"/", 15))), fifo...)
-		}), "names of its files are more", 96 << 20},
+		}), "names of its files are more", 80 << 20},
 		{"an entry that is none", one(records("comment", "x"), header(t, "d", tar.TypeCont, 0), make([]byte, 1024)), "", 16 << 20},
 		{"escape", one(append(header(t, "../evil", tar.TypeReg, 3), make([]byte, 512)...)), "leads out", 16 << 20},
 		{"cut off", one(header(t, "half", tar.TypeReg, 1<<20), make([]byte, 1000)), "unexpected EOF", 16 << 20},
@@ -139,6 +140,7 @@ func TestHostileStreams(t *testing.T) {
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("Read() = %v; want %q", err, tt.err)
 			}
+			t.Logf("%d KiB", peak>>10)
 			if peak > tt.memory {
 				t.Errorf("it took %d MiB; want at most %d", peak>>20, tt.memory>>20)
 			}
@@ -149,21 +151,27 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-// peakOf is how much the heap has grown at most while something ran.
+// peakOf is how much the heap that is in use has grown at most while something ran: without
+// what is no longer used, of which there is more the longer the collector has to wait.
 func peakOf(do func() error) (uint64, error) {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	before, peak := m.HeapAlloc, m.HeapAlloc
+	live := func() uint64 {
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := live()
+	peak := before
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	for {
+	for wait := time.Millisecond; ; {
 		select {
 		case err := <-done:
 			return peak - before, err
-		case <-time.After(5 * time.Millisecond):
-			runtime.ReadMemStats(&m)
-			peak = max(peak, m.HeapAlloc)
+		case <-time.After(wait):
+			begin := time.Now()
+			peak = max(peak, live())
+			wait = 4 * time.Since(begin) // most of the time is for what is measured
 		}
 	}
 }
@@ -200,7 +208,7 @@ func TestManyEntries(t *testing.T) { //nolint:paralleltest // it measures memory
 		t.Errorf("Read(endless files) = %v after %d; want a refusal after %d", err, taken, DefaultLimits.Entries)
 	}
 	t.Logf("%d MiB for %d entries", peak>>20, taken)
-	if peak > 160<<20 {
+	if peak > 110<<20 {
 		t.Errorf("it took %d MiB", peak>>20)
 	}
 	if err := in.Close(); err != nil {
@@ -221,9 +229,6 @@ func TestReadBounded(t *testing.T) {
 	err := Read(bytes.NewReader(pack(t, regular("a\x1b[2J", "x"))), DefaultLimits, func(Entry, io.Reader) error { return stop })
 	if !errors.Is(err, stop) || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("Read() = %q; want the error, and the name made safe", err)
-	}
-	if _, err := os.Stat("/dev/null"); err != nil {
-		t.Skip("no /dev/null")
 	}
 }
 

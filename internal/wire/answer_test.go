@@ -128,7 +128,7 @@ place=/with\040space\134\011\012 254:77 /a\040b
 	if !ok1 || !ok2 || where.Target != want.Target || !reflect.DeepEqual(mount, want) {
 		t.Errorf("Mount() = %+v, %t and %+v, %t; want %+v", mount, ok1, where, ok2, want)
 	}
-	for _, f := range []Fact{{"Uid", "1 2 3"}, {FactMount, "a b"}, {FactMount, "a b c d"}, {FactPlace, ""}} {
+	for _, f := range []Fact{{"Uid", "1 2 3"}, {FactMount, "a b"}, {FactMount, "a b c d"}, {FactMount, "a  c"}, {FactPlace, ""}} {
 		if m, ok := f.Mount(); ok {
 			t.Errorf("%+v.Mount() = %+v; want none", f, m)
 		}

@@ -9,7 +9,7 @@ var signalNames = [...]string{
 	"STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 }
 
-// SignalName is the name of a session's signal, as SIGTERM, or "" if it has none.
+// SignalName returns the name of a session's signal, such as SIGTERM, or "".
 func SignalName(n int) string {
 	if n >= 1 && n <= len(signalNames) {
 		return "SIG" + signalNames[n-1]

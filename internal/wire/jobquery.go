@@ -14,7 +14,7 @@ const (
 	JobWait                  // ends when the job has
 	JobKill                  // has Runner end it; does not wait
 	JobRemove                // forgets a job that has ended
-	JobNote                  // writes down that the job is Known, and its Artifact
+	JobNote                  // records that the job is Known, and its Artifact
 	JobWatch                 // JobNews whenever jobs may have changed, as long as it is read
 )
 

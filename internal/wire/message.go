@@ -18,7 +18,7 @@ type Hello struct {
 	Features []string
 }
 
-// Known reports whether a host of this Version can speak with the runner.
+// Known returns an error unless a host of this Version can speak with the runner.
 func (m Hello) Known() error {
 	if m.Version < OldestVersion || m.Version > Version {
 		return fmt.Errorf("%w: the session's runner speaks version %d of the protocol, this program %d to %d: "+
@@ -79,6 +79,9 @@ type Kill struct {
 	Grace time.Duration // from SIGTERM to SIGKILL
 	// Interrupt has the process group get SIGINT first, and SIGTERM a Grace later.
 	Interrupt bool
+	// TimedOut says that the command is killed because its time is over. A job's record needs
+	// to say so if the host's kill and the hand-over cross.
+	TimedOut bool
 }
 
 // Rung says how far the runner had to go to end a command.
@@ -108,7 +111,7 @@ type Exit struct {
 	MaxRSS uint64
 	// Processes is how many processes and threads have begun in the session from
 	// the start to the end: those of the command, and of whatever else ran there.
-	// 0 if the kernel does not tell.
+	// 0 if the kernel does not provide it.
 	Processes uint64
 	// Stdout and Stderr count the bytes sent for this command.
 	Stdout uint64
@@ -128,7 +131,7 @@ const (
 	FailNoShell                   // the image has no such shell
 	FailTooBig                    // arguments and environment exceed execve's limit
 	FailResources                 // Errno: the container is at its pids or memory limit
-	FailBusy                      // every slot of the session is taken, or Exclusive and one is
+	FailBusy                      // every slot of the session is taken; with Exclusive, any slot
 	FailRequest                   // the request was not understood
 	FailJobs                      // Errno: the session cannot keep another job
 	FailJobLimit                  // the limit of running jobs is reached
@@ -201,6 +204,9 @@ func (m *Kill) fields(c *codec) {
 	c.duration(&m.Grace)
 	if c.since(5) {
 		c.bool(&m.Interrupt)
+	}
+	if c.since(5) && (c.reading || m.TimedOut) { // the first hosts of version 5 do not send it
+		c.bool(&m.TimedOut)
 	}
 }
 

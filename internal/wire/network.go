@@ -32,6 +32,10 @@ const (
 	OldestNetVersion = 1
 )
 
+// NetLarge is the feature of a runner that takes a NetData of NetLargeFrame bytes: the fewer
+// frames, the less work for each byte. A runner's own frames have NetFrame bytes at most.
+const NetLarge = "large-data"
+
 // Frames of VerbNet.
 const (
 	NetHelloType    Type = 'H' // NetHello: the runner's first frame
@@ -54,6 +58,8 @@ const (
 	NetFrame = 32<<10 - 64
 	// NetData bounds the bytes in a NetData.
 	NetData = NetFrame - NetDataHeader
+	// NetLargeFrame bounds the frames of a host whose runner has the feature NetLarge.
+	NetLargeFrame = 4 * NetFrame
 	// NetDataHeader is the size of what stands before the bytes of a NetData.
 	NetDataHeader = HeaderSize + 4
 	// MaxDatagram bounds the bytes in a NetDatagram. Resolvers ask for answers of at most
@@ -94,7 +100,7 @@ type NetHello struct {
 	Features []string // what it can do besides what its version says
 }
 
-// Known reports whether a host of this NetVersion can speak with the runner.
+// Known returns an error unless a host of this NetVersion can speak with the runner.
 func (m NetHello) Known() error {
 	if m.Version < OldestNetVersion || m.Version > NetVersion {
 		return fmt.Errorf("%w: the session's runner speaks version %d of the network's protocol, this program %d to %d: "+
@@ -142,6 +148,7 @@ type NetOwner struct {
 	ID      uint32
 	PID     int
 	Session int // its session ID, which is the pid of its command's shell
+	Runner  int // pid of the runner that runs the command; 0 if the process has outlived it
 }
 
 func (m *NetHello) fields(c *codec) {
@@ -187,6 +194,7 @@ func (m *NetOwner) fields(c *codec) {
 	c.fixed(&m.ID)
 	c.int(&m.PID)
 	c.int(&m.Session)
+	c.int(&m.Runner)
 }
 
 // fixed is an integer of four bytes, big-endian.

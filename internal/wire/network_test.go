@@ -22,7 +22,7 @@ func TestNetMessages(t *testing.T) {
 		{&NetAnswer{ID: 2, Errno: 98}, &NetAnswer{}, "0000000262"},
 		{&NetCredit{ID: 1, Bytes: 1 << 20}, &NetCredit{}, "0000000100100000"},
 		{&NetReset{ID: 1 << 31, Reason: NetCut}, &NetReset{}, "8000000005"},
-		{&NetOwner{ID: 1, PID: 7, Session: 6}, &NetOwner{}, "000000010e0c"},
+		{&NetOwner{ID: 1, PID: 7, Session: 6, Runner: 5}, &NetOwner{}, "000000010e0c0a"},
 	} {
 		b := encode(nil, row.m)
 		if got := hex.EncodeToString(b); got != row.want {

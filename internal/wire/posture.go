@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Posture is the answer of VerbPosture: what confines a command of the session, as the
-// kernel tells it and as harmless attempts have shown it. A key may repeat.
+// Posture is the answer of VerbPosture: what confines a command of the session,
+// according to the kernel and to harmless attempts. A key may repeat.
 type Posture []Fact
 
 // Fact is one line of a Posture, key=value. The value holds no line break.
@@ -37,6 +37,7 @@ const (
 	FactMasked   FactKey = "masked."   // MaskedNothing, MaskedClosed or MaskedSomething, by path
 	FactResolver FactKey = "resolver." // what resolv.conf(5) says, by keyword
 	FactSysctl   FactKey = "sysctl."   // "unknown" where it cannot be read
+	FactReach    FactKey = "reach."    // the errno that refused an attempt to connect, TryAllowed, or one of the values Reach*
 )
 
 // StatusKeys are the lines of proc_pid_status(5) in a Posture.
@@ -55,6 +56,9 @@ const (
 	MaskedSomething = "something" // there is something to read
 	TryAllowed      = "allowed"
 	FactUnknown     = "unknown"
+	ReachDenied     = "denied"  // the gateway answered that it refuses
+	ReachNoName     = "no-name" // the name does not exist
+	ReachNoDNS      = "no-dns"  // the name cannot be looked up
 )
 
 // UnprivilegedPorts is the sysctl that names the first port a user may listen on.
@@ -87,12 +91,12 @@ func (p *Posture) AddMount(m Mount) {
 // Has reports whether the posture says so.
 func (p Posture) Has(key FactKey, value string) bool { return slices.Contains(p, Fact{key, value}) }
 
-// Mount returns the mount that the fact tells of: its Target, Type and Options for a
+// Mount returns the mount that the fact is about: its Target, Type and Options for a
 // FactMount, and its Target, Device and Root for a FactPlace. It reports false for any
 // other fact.
 func (f Fact) Mount() (m Mount, ok bool) {
-	w := strings.Fields(f.Value)
-	if len(w) != 3 {
+	w := strings.Split(f.Value, " ") // and at no other space of Unicode, which a name may hold
+	if len(w) != 3 || slices.Contains(w, "") {
 		return m, false
 	}
 	m.Target = UnescapeMount(w[0])

@@ -1,8 +1,15 @@
 package wire
 
-// NoRoom is a file system that took nothing more when a command failed.
+// Limits of a session, as the Path of a NoRoom: no file system is called so, because paths are absolute.
+const (
+	RoomPids   = "pids"   // the kernel refused a new process or thread while the command ran
+	RoomMemory = "memory" // the kernel killed a process at the memory limit while the command ran
+)
+
+// NoRoom is a file system that took nothing more when a command failed, or a limit of the session that was met
+// while it ran.
 type NoRoom struct {
-	Path  string // where it is mounted
+	Path  string // where it is mounted; or RoomPids, RoomMemory, and then the other fields are zero
 	Files bool   // no file could be made; else no byte could be written
 	Size  uint64 // bytes, or files
 }

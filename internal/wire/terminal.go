@@ -60,7 +60,7 @@ const (
 	TerminalStarted TerminalState = 's' // the command has been started
 	TerminalWaits   TerminalState = 'w' // it waits for input
 	TerminalBusy    TerminalState = 'b' // it does not
-	TerminalUnknown TerminalState = '?' // the container's kernel does not tell
+	TerminalUnknown TerminalState = '?' // the container's kernel does not say
 )
 
 // Pong answers a Ping. A terminal's runner answers its Request with one too.

@@ -26,17 +26,31 @@ const (
 	VerbPTY      Verb = "pty"      // runs one command on the exec's terminal
 	VerbAttend   Verb = "attend"   // carries frames between the host and a terminal's runner
 	VerbNet      Verb = "net"      // carries connections between the host and the session
+	VerbTrust    Verb = "trust"    // reads certificates, at most MaxTrust; the session's programs trust the first from then on
 	VerbJobs     Verb = "jobs"     // answers one JobQuery; a runner that serves does it itself
 	VerbPush     Verb = "push"     // TransferArgs; unpacks a tar stream, answers with a Sum
 	VerbPull     Verb = "pull"     // TransferArgs; packs a tar stream
+	VerbManifest Verb = "manifest" // TransferArgs; answers with the hashes of a directory's files
+	VerbPick     Verb = "pick"     // TransferArgs; reads names, packs those files of a directory into a tar stream
+	VerbUpdate   Verb = "update"   // TransferArgs; changes files of a directory that are as the host says, answers with verdicts
 	VerbAccounts Verb = "accounts" // AccountsArgs; copies an image's /etc and names the session's user in it
 	VerbClear    Verb = "clear"    // ClearArgs; empties a directory
 	VerbHome     Verb = "home"     // prepares the home of the session's user
 	VerbPosture  Verb = "posture"  // PostureArgs; answers with a Posture
+	VerbReach    Verb = "reach"    // ReachArgs; answers with a Posture of the kind FactReach
 	VerbPS       Verb = "ps"       // answers with Processes; a runner that serves does it itself
+	VerbPorts    Verb = "ports"    // answers with Ports; only a runner that serves does it
 	VerbSurvey   Verb = "survey"   // SurveyArgs; answers with Surveys
+	VerbLease    Verb = "lease"    // LeaseArgs; changes when the session ends because it is idle
 	VerbTerms    Verb = "terms"    // reads Terms, answers with those that the image describes
 )
+
+// TrustDir is where a session has the certificate that its programs trust besides the image's,
+// if requests inside TLS are read. Its files are root's.
+const TrustDir = "/run/sandboxbash-ca"
+
+// MaxTrust bounds what VerbTrust reads, and a file of certificates of the image, in bytes.
+const MaxTrust = 4 << 20
 
 // Trusted reports whether the verb's answers count as the runner's own word although
 // the process is started like a command.
@@ -49,8 +63,11 @@ const (
 	ExitStopped   = 143 // 128+SIGTERM: it was told to end
 )
 
-// ExitNoInput is the exit code of VerbPull for a path that does not exist: EX_NOINPUT,
-// sysexits(3).
+// ExitUsage is the exit code of a runner that does not know a verb: EX_USAGE of sysexits(3).
+const ExitUsage = 64
+
+// ExitNoInput is the exit code of VerbPull, VerbManifest, VerbPick and VerbUpdate for a path that does not exist:
+// EX_NOINPUT, sysexits(3).
 const ExitNoInput = 66
 
 // Exit codes of VerbAccounts, which say why there is no copy.
@@ -66,10 +83,10 @@ type InitArgs struct {
 	User  uint32        // uid of the session's commands
 }
 
-// TransferArgs are the arguments of VerbPush and VerbPull.
+// TransferArgs are the arguments of VerbPush, VerbPull, VerbManifest, VerbPick and VerbUpdate.
 type TransferArgs struct {
 	UID, GID uint32 // the transfer can read and write what this user can
-	Path     string // push: a directory; pull: a directory or a file
+	Path     string // pull: a directory or a file; others: a directory
 }
 
 // AccountsArgs are the arguments of VerbAccounts.
@@ -85,6 +102,23 @@ type ClearArgs struct{ Dir string }
 // PostureArgs are the arguments of VerbPosture.
 type PostureArgs struct {
 	Masked []string // paths whose content must not be readable
+}
+
+// ReachArgs are the arguments of VerbReach. A target is HOST:PORT, or HOST:PORT, a space and the host that
+// an HTTP request is sent for.
+type ReachArgs struct{ Targets []string }
+
+// What VerbLease can do.
+const (
+	LeaseKeep   = "keep"   // the session does not end within For, or within its lease if that is longer
+	LeasePause  = "pause"  // the session is about to be paused: its lease starts again afterwards
+	LeaseResume = "resume" // it has been resumed, or was not paused
+)
+
+// LeaseArgs are the arguments of VerbLease.
+type LeaseArgs struct {
+	Do  string
+	For time.Duration // with LeaseKeep; 0: its lease alone counts again
 }
 
 // SurveyArgs are the arguments of VerbSurvey.
@@ -118,6 +152,13 @@ func (a *ClearArgs) words(l *argList) { l.string(&a.Dir) }
 
 func (a *PostureArgs) words(l *argList) { l.rest(&a.Masked) }
 
+func (a *ReachArgs) words(l *argList) { l.rest(&a.Targets) }
+
+func (a *LeaseArgs) words(l *argList) {
+	l.string(&a.Do)
+	l.duration(&a.For)
+}
+
 func (a *SurveyArgs) words(l *argList) {
 	l.duration(&a.Limit)
 	l.rest(&a.Dirs)
@@ -130,7 +171,7 @@ type arguments interface {
 }
 
 // Command returns the arguments of a runner: the verb, and what args says. A verb
-// without arguments has none to pass.
+// without arguments takes no args.
 func (v Verb) Command(args ...arguments) []string {
 	l := argList{list: []string{string(v)}}
 	for _, a := range args {

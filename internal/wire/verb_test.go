@@ -21,9 +21,14 @@ func TestCommand(t *testing.T) {
 		{VerbInit, &InitArgs{Lease: 15 * time.Second, User: 1000}, "init --lease 15s --user 1000"},
 		{VerbPush, &TransferArgs{UID: 1000, GID: 50, Path: "/workspace"}, "push 1000:50 /workspace"},
 		{VerbPull, &TransferArgs{Path: "/a"}, "pull 0:0 /a"},
+		{VerbManifest, &TransferArgs{UID: 1, GID: 2, Path: "/a"}, "manifest 1:2 /a"},
+		{VerbPick, &TransferArgs{UID: 1, GID: 2, Path: "/a"}, "pick 1:2 /a"},
+		{VerbUpdate, &TransferArgs{UID: 1, GID: 2, Path: "/a"}, "update 1:2 /a"},
 		{VerbAccounts, &AccountsArgs{From: "/etc", To: "/x", UID: 1, GID: 4294967294, Name: "agent", Home: "/home/agent"}, "accounts /etc /x 1 4294967294 agent /home/agent"},
 		{VerbClear, &ClearArgs{Dir: "/w"}, "clear /w"},
 		{VerbPosture, &PostureArgs{Masked: []string{"/proc/a", "/b"}}, "posture /proc/a /b"},
+		{VerbLease, &LeaseArgs{Do: LeaseKeep, For: 2 * time.Hour}, "lease keep 2h0m0s"},
+		{VerbLease, &LeaseArgs{Do: LeasePause}, "lease pause 0s"},
 		{VerbSurvey, &SurveyArgs{Limit: time.Minute, Dirs: []string{"/w0", "/j0"}}, "survey 1m0s /w0 /j0"},
 	} {
 		var list []string
@@ -70,6 +75,9 @@ func TestParseArgsRefuses(t *testing.T) {
 		{&ClearArgs{}, ""},
 		{&ClearArgs{}, "/a /b"},
 		{&SurveyArgs{}, "/a"},
+		{&LeaseArgs{}, "keep"},
+		{&LeaseArgs{}, "keep soon"},
+		{&LeaseArgs{}, "keep 1s more"},
 	} {
 		if err := ParseArgs(strings.Fields(row.list), row.args); err == nil {
 			t.Errorf("ParseArgs(%q, %T) = nil; want an error", row.list, row.args)

@@ -83,6 +83,9 @@ const (
 	// capacity of a Linux pipe; a longer message is refused, longer data is cut
 	// into several frames.
 	MaxPayload = 128 << 10
+	// MaxArgument is the longest single argument of execve(2) in bytes, with its final
+	// NUL: the kernel's MAX_ARG_STRLEN, 32 pages of 4 KiB.
+	MaxArgument = 128 << 10
 	// MaxScript bounds a script in bytes.
 	MaxScript = 10 << 20
 	// MaxRequest bounds an encoded Request, which travels in several frames:
@@ -126,8 +129,8 @@ const optional Type = 0x80
 // frame of any other unknown type is an error.
 func (t Type) Optional() bool { return t >= optional }
 
-// ErrFrame reports bytes that are not a frame or not the message expected. The
-// stream is of no use after it.
+// ErrFrame reports bytes that are not a frame or not the message expected. The stream
+// cannot be used after it.
 var ErrFrame = errors.New("malformed frame")
 
 // A Reader reads frames. It is for one goroutine.

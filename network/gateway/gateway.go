@@ -8,10 +8,15 @@
 // address of 127.64.0.0/10 that stands for this name alone, and the session then listens on the
 // ports of its rules at this address. A refused name gets an address that all refused names share,
 // where connections to ports 80 and 443 are told why they are refused.
+//
+// net/http logs the start of an answer that was not asked for with the standard logger of package log, unmasked, and
+// has no setting for it. A program that has secrets and uses this package directs that logger elsewhere, as the
+// command line does: slog.SetDefault(slog.New(slog.DiscardHandler)), or log.SetOutput.
 package gateway
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,6 +28,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sandboxbash/sandboxbash/network"
+	"github.com/sandboxbash/sandboxbash/network/authority"
+	"github.com/sandboxbash/sandboxbash/network/inject"
 )
 
 // Tunnel carries the connections of one session. Its methods are safe for concurrent use.
@@ -48,40 +55,40 @@ type Conn interface {
 	Reset()
 }
 
-// Limits bound what a session's connections may cost this machine. Zero values are defaults.
-type Limits struct {
-	Connections int     // open at once; 0: 1,024
-	Rate        float64 // new connections a second; 0: 1,000
-	Burst       int     // new connections at once after a pause; 0: 5,000
-}
-
-const (
-	defaultConnections = 1024
-	defaultRate        = 1000 // a second
-	defaultBurst       = 5000
-)
-
-func (l Limits) withDefaults() Limits {
-	if l.Connections == 0 {
-		l.Connections = defaultConnections
-	}
-	if l.Rate == 0 {
-		l.Rate = defaultRate
-	}
-	if l.Burst == 0 {
-		l.Burst = defaultBurst
-	}
-	return l
-}
-
 // Options of a Gateway. Zero values are defaults.
 type Options struct {
 	Rules    *network.Policy  // nil: nothing is allowed
 	Resolver network.Resolver // of this machine; nil: net.DefaultResolver
 	Limits   Limits
-	// Proxy is where the session has a proxy (HTTP, and CONNECT), for sessions whose resolver
+	// Authority signs for hosts whose requests are read: a rule is for some requests alone, or a secret
+	// is put into them. The session trusts it. nil: TLS cannot be read, and what must be read is refused.
+	Authority *authority.Authority
+	// Exclude are rules for hosts, whose connections are never read: their clients accept no certificate
+	// but the host's, or have one of their own. They are refused where requests would have to be judged.
+	Exclude []network.Rule
+	// Secrets are put into requests inside TLS. It may be nil.
+	Secrets *inject.Set
+	// Roots are the authorities that hosts are verified with. nil: those of this machine.
+	Roots *x509.CertPool
+	// Proxy is where the session has a proxy (HTTP, CONNECT and SOCKS5), for sessions whose resolver
 	// cannot be the gateway. The zero value: nowhere.
 	Proxy netip.AddrPort
+	// Upstream is the proxy of this machine's network that connections leave through. nil: none.
+	Upstream *network.Upstream
+	// Ask is called where a connection or a request is refused for lack of a rule, and for no other reason. It
+	// returns true if it has extended the rules (SetRules), which are then asked again; nothing is dialled
+	// before. It is called concurrently, once for a host and port at a time, and must return soon after its
+	// context has ended, which it does after AskTime (0: DefaultAskTime) or when nothing waits for the answer
+	// any more. nil: nothing is asked.
+	Ask     func(ctx context.Context, q Question) bool
+	AskTime time.Duration
+	// Owner returns the command that has made a connection which arrived at a time, or "" if it
+	// is not known so far. The result is used in records only. nil: the command is never known.
+	Owner func(conn Conn, came time.Time) string
+	// Ready is waited for before a connection or request that is allowed goes on: before anything is
+	// dialled for it, and before it is written to a connection that is open. An error refuses it. nil: it
+	// goes on at once.
+	Ready func(ctx context.Context, r Record) error
 	// Begun is called with each connection and request that is allowed, before anything is
 	// dialled for it. Record is called with each connection, request and refused name when it
 	// has ended. Both are called concurrently and must not block. They may be nil.
@@ -95,50 +102,86 @@ type Gateway struct {
 	resolver network.Resolver
 	dialer   func(ctx context.Context, host string, port int) (net.Conn, error)
 	limits   Limits
+	owner    func(Conn, time.Time) string
+	ready    func(context.Context, Record) error
 	begun    func(Record)
 	record   func(Record)
+	repeats  *repeats
 	arrivals *rate.Limiter
+	asked    *rate.Limiter // DNS questions
+	budgets  budgets
 	proxy    netip.AddrPort
+	upstream *network.Upstream
+
+	authority atomic.Pointer[authority.Authority]
+	exclude   *network.Policy // that denies the hosts of Options.Exclude
+	secrets   *inject.Set
+	roots     *x509.CertPool
 
 	names *names
 	open  connections
 	web   *web
+	asks  *asking // nil: nothing is asked
 }
 
-// New returns a Gateway that serves nothing so far.
+// New returns a Gateway. It serves nothing before Serve is called.
 func New(opts Options) *Gateway {
-	g := &Gateway{resolver: opts.Resolver, limits: opts.Limits.withDefaults(), record: opts.Record, proxy: opts.Proxy, names: newNames()}
+	g := &Gateway{
+		resolver: opts.Resolver, limits: opts.Limits.withDefaults(), proxy: opts.Proxy, upstream: opts.Upstream, names: newNames(),
+		exclude: &network.Policy{Deny: opts.Exclude}, secrets: opts.Secrets, roots: opts.Roots,
+	}
+	g.authority.Store(opts.Authority)
 	if g.resolver == nil {
 		g.resolver = net.DefaultResolver
+	}
+	if g.owner = opts.Owner; g.owner == nil {
+		g.owner = func(Conn, time.Time) string { return "" }
+	}
+	if g.ready = opts.Ready; g.ready == nil {
+		g.ready = func(context.Context, Record) error { return nil }
 	}
 	if g.begun = opts.Begun; g.begun == nil {
 		g.begun = func(Record) {}
 	}
-	if g.record == nil {
-		g.record = func(Record) {}
-	}
-	g.dialer = (&network.Dialer{Policy: g.rules.Load, Resolver: g.resolver, Timeout: dialTime}).DialContext
+	g.repeats = newRepeats(opts.Record)
+	g.record = g.repeats.record
+	g.dialer = (&network.Dialer{Policy: g.rules.Load, Resolver: dialResolver{g}, Timeout: dialTime, Upstream: opts.Upstream}).DialContext
+	g.asks = newAsking(opts)
 	g.arrivals = rate.NewLimiter(rate.Limit(g.limits.Rate), g.limits.Burst)
-	g.SetRules(opts.Rules)
+	g.asked = rate.NewLimiter(questionRate, questionBurst)
+	g.budgets = newBudgets(g.limits)
 	g.web = newWeb(g)
+	g.SetRules(opts.Rules)
 	return g
 }
 
 // SetRules replaces the rules. They hold for the next connection and the next request. Connections
-// that are open and that the new rules refuse are reset.
+// that are open and that the new rules refuse are reset, and so are those that pass unread and that the
+// new rules want read.
 func (g *Gateway) SetRules(rules *network.Policy) {
 	if rules == nil {
 		rules = &network.Policy{}
 	}
 	g.rules.Store(rules)
-	g.open.reset(func(t target) bool { return t.name != "" && !rules.Connect(t.name, t.port).Allowed })
+	g.open.reset(func(o opened) bool {
+		verdict := rules.Connect(o.name, o.port)
+		return o.name != "" && (!verdict.Allowed || verdict.Intercept && o.unread)
+	})
+	g.web.transport.CloseIdleConnections() // to addresses that were judged by the rules before
 }
 
-// Close resets what is open. No tunnel may be served after it.
+// SetAuthority sets the authority of a Gateway that has none. The session must trust it already.
+func (g *Gateway) SetAuthority(a *authority.Authority) { g.authority.Store(a) }
+
+// Close resets all open connections. No tunnel may be served after Close.
 func (g *Gateway) Close() {
-	g.open.reset(func(target) bool { return true })
+	g.open.reset(func(opened) bool { return true })
 	g.web.close()
+	g.repeats.flush()
 }
+
+// Flush records what has only been counted so far.
+func (g *Gateway) Flush() { g.repeats.flush() }
 
 // Listen has the session listen where its programs look for the network: a resolver, a proxy if there is
 // one, and the addresses that names were given over an earlier tunnel. Programs find the network from
@@ -160,7 +203,7 @@ func (g *Gateway) Listen(ctx context.Context, tunnel Tunnel) error {
 // time.
 func (g *Gateway) Serve(ctx context.Context, tunnel Tunnel) error {
 	group, ctx := errgroup.WithContext(ctx)
-	defer g.open.reset(func(target) bool { return true })
+	defer g.open.reset(func(opened) bool { return true })
 	defer g.names.detach()
 	group.Go(func() error { return g.answerAll(ctx, tunnel) })
 	group.Go(func() error { return g.acceptAll(ctx, tunnel) })
@@ -179,6 +222,9 @@ func (g *Gateway) answerAll(ctx context.Context, tunnel Tunnel) error {
 		id, question, err := tunnel.Question(ctx)
 		if err != nil {
 			return fmt.Errorf("DNS questions: %w", err)
+		}
+		if !g.asked.Allow() {
+			continue // as a busy resolver does
 		}
 		answers.TryGo(func() error {
 			if answer := g.answer(ctx, question, maxDatagram); answer != nil {
@@ -200,12 +246,17 @@ func (g *Gateway) acceptAll(ctx context.Context, tunnel Tunnel) error {
 			conn.Reset()
 			return fmt.Errorf("connections: the session gave no listener's address: %w", err)
 		}
-		if !g.arrivals.Allow() || g.open.len() >= g.limits.Connections {
+		if over := g.full(); over != "" {
 			conn.Reset()
-			g.record(Record{Time: time.Now(), Kind: KindConnection, Host: g.names.nameAt(at.Addr()), Port: int(at.Port()), Reason: ReasonLimit, Why: why(network.Verdict{Reason: ReasonLimit})})
+			g.refused(Record{Time: time.Now(), Kind: KindConnection, Host: g.names.nameAt(at.Addr()), Port: int(at.Port())}, network.Verdict{Reason: ReasonLimit, Detail: over})
 			continue
 		}
-		go g.handle(ctx, conn, at)
+		metered := g.metered(conn)
+		g.open.arrive(metered)
+		go func() {
+			defer g.open.arrived(metered)
+			g.handle(ctx, metered, at)
+		}()
 	}
 }
 
@@ -218,7 +269,7 @@ func (g *Gateway) handle(ctx context.Context, conn Conn, at netip.AddrPort) {
 	case at.Addr() == refusedAddr:
 		g.refuse(ctx, conn, int(at.Port()), start)
 	case at == g.proxy:
-		g.web.serve(conn, target{})
+		g.serveProxy(ctx, conn, start)
 	case name == "":
 		conn.Reset() // the name was given up while the connection was on its way
 	case at.Port() == httpPort:
@@ -236,19 +287,44 @@ type target struct {
 
 func (t target) String() string { return net.JoinHostPort(t.name, fmt.Sprint(t.port)) }
 
-// connections are those that are open.
-type connections struct {
-	mu  sync.Mutex
-	all map[Conn]target // guarded by mu
+// opened is what an open connection is for.
+type opened struct {
+	target
+
+	unread bool // its bytes pass as they are
 }
 
-func (c *connections) add(conn Conn, t target) {
+// connections are those that are open.
+type connections struct {
+	mu       sync.Mutex
+	all      map[Conn]opened // guarded by mu
+	arriving map[Conn]bool   // guarded by mu; those that wait for their first bytes, an answer or a dial
+}
+
+// arrive counts a connection that is for nothing so far. arrived must follow.
+func (c *connections) arrive(conn Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.arriving == nil {
+		c.arriving = map[Conn]bool{}
+	}
+	c.arriving[conn] = true
+}
+
+func (c *connections) arrived(conn Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.arriving, conn)
+}
+
+func (c *connections) add(conn Conn, o opened) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
-		c.all = map[Conn]target{}
+		c.all = map[Conn]opened{}
 	}
-	c.all[conn] = t
+	c.all[conn] = o
+	delete(c.arriving, beneath(conn))
 }
 
 func (c *connections) remove(conn Conn) {
@@ -260,15 +336,15 @@ func (c *connections) remove(conn Conn) {
 func (c *connections) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.all)
+	return len(c.all) + len(c.arriving)
 }
 
-// reset resets the connections whose target is one of those.
-func (c *connections) reset(those func(target) bool) {
+// reset resets those connections.
+func (c *connections) reset(those func(opened) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for conn, t := range c.all {
-		if those(t) {
+	for conn, o := range c.all {
+		if those(o) {
 			conn.Reset()
 		}
 	}

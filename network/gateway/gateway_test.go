@@ -52,12 +52,19 @@ func (h hosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 
 func newLab(t *testing.T, limits gateway.Limits, allow ...string) *lab {
 	t.Helper()
+	return newLabWith(t, gateway.Options{Rules: policy(t, allow), Limits: limits})
+}
+
+func newLabWith(t *testing.T, opts gateway.Options) *lab {
+	t.Helper()
 	l := &lab{sockets: newSockets(t), t: t, hosts: hosts{}, servers: map[string]string{}}
-	l.gateway = gateway.New(gateway.Options{Rules: policy(t, allow), Resolver: l.hosts, Limits: limits, Proxy: proxyAddr, Record: func(r gateway.Record) {
+	opts.Resolver, opts.Proxy = l.hosts, proxyAddr
+	opts.Record = func(r gateway.Record) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.records = append(l.records, r)
-	}})
+	}
+	l.gateway = gateway.New(opts)
 	l.gateway.SetDial(l.dialServer)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -153,19 +160,29 @@ func (l *lab) address(name string) netip.Addr {
 // connect looks a name up and connects to it, as a program of the session does.
 func (l *lab) connect(name string, port uint16) *net.TCPConn {
 	l.t.Helper()
-	conn, err := l.dial(netip.AddrPortFrom(l.address(name), port))
+	conn, err := l.dialName(name, port)
 	if err != nil {
 		l.t.Fatalf("%s:%d: %v", name, port, err)
 	}
+	return conn
+}
+
+// dialName is connect where a reset may come first.
+func (l *lab) dialName(name string, port uint16) (*net.TCPConn, error) {
+	l.t.Helper()
+	conn, err := l.dial(netip.AddrPortFrom(l.address(name), port))
+	if err != nil {
+		return nil, err
+	}
 	l.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	return conn
+	return conn, nil
 }
 
 // recorded waits until there is a record that fits.
 func (l *lab) recorded(fits func(gateway.Record) bool) gateway.Record {
 	l.t.Helper()
-	for range 1000 {
+	for range 12_000 { // a minute
 		l.mu.Lock()
 		for _, r := range l.records {
 			if fits(r) {

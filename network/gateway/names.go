@@ -38,6 +38,7 @@ const (
 	refusedTTL  = 1    // seconds: the name may be allowed at any time
 	lookupTime  = 10 * time.Second
 	lookupKept  = 30 * time.Second // how long the answer of this machine's resolver is used for questions
+	dialKept    = 5 * time.Second  // and for dials, which follow a question within moments
 )
 
 // names gives each allowed name an address of the session's loopback interface, and has the session
@@ -183,6 +184,9 @@ func (g *Gateway) answerStream(ctx context.Context, conn Conn) {
 		if _, err := io.ReadFull(conn, question); err != nil {
 			return
 		}
+		if err := g.asked.Wait(ctx); err != nil {
+			return
+		}
 		answer := g.answer(ctx, question, 1<<16-1)
 		if answer == nil {
 			return
@@ -256,11 +260,17 @@ func (g *Gateway) addressFor(ctx context.Context, name string) (addr netip.Addr,
 	start := time.Now()
 	rules := g.rules.Load()
 	verdict := rules.Name(name)
+	if g.asks.mayName(verdict) {
+		return g.askedAddress(ctx, name)
+	}
 	if !verdict.Allowed {
 		g.refused(Record{Time: start, Kind: KindName, Host: name}, verdict)
 		return refusedAddr, refusedTTL, dnsmessage.RCodeSuccess
 	}
 	found := g.lookup(ctx, name)
+	if found.err != nil && g.elsewhere(name, verdict.Ports) {
+		found = lookup{} // the proxy of this machine may know the name
+	}
 	if found.err != nil {
 		g.record(Record{Time: start, Kind: KindName, Host: name, Allowed: true, Elapsed: time.Since(start), Err: lookupError(found.err)})
 		if failure, ok := errors.AsType[*net.DNSError](found.err); ok && failure.IsNotFound {
@@ -268,15 +278,29 @@ func (g *Gateway) addressFor(ctx context.Context, name string) (addr netip.Addr,
 		}
 		return addr, 0, dnsmessage.RCodeServerFailure
 	}
-	if refusal, ok := anyAddress(rules, name, verdict.Ports, found.addrs); !ok {
+	ports := g.asks.listenPorts(verdict.Ports)
+	if refusal, ok := anyAddress(rules, name, ports, found.addrs); !ok && len(found.addrs) > 0 {
 		g.refused(Record{Time: start, Kind: KindName, Host: name}, refusal)
 		return refusedAddr, refusedTTL, dnsmessage.RCodeSuccess
 	}
-	addr, err := g.names.addr(ctx, name, verdict.Ports)
+	addr, err := g.names.addr(ctx, name, ports)
+	g.names.learn(name, found)
 	if err != nil {
 		g.record(Record{Time: start, Kind: KindName, Host: name, Reason: ReasonPortTaken, Why: why(network.Verdict{Reason: ReasonPortTaken}), Elapsed: time.Since(start), Err: err.Error()})
 		return addr, 0, dnsmessage.RCodeServerFailure
 	}
+	g.listenMore(ctx, name)
+	return addr, allowedTTL, dnsmessage.RCodeSuccess
+}
+
+// askedAddress is addressFor for a name that no rule allows and that can be asked for. It is not looked up
+// before the answer.
+func (g *Gateway) askedAddress(ctx context.Context, name string) (addr netip.Addr, ttl uint32, code dnsmessage.RCode) {
+	addr, err := g.names.addr(ctx, name, g.asks.listenPorts(nil))
+	if err != nil {
+		return refusedAddr, refusedTTL, dnsmessage.RCodeSuccess
+	}
+	g.listenMore(ctx, name)
 	return addr, allowedTTL, dnsmessage.RCodeSuccess
 }
 
@@ -294,12 +318,16 @@ func anyAddress(rules *network.Policy, name string, ports []int, addrs []netip.A
 }
 
 // lookup asks this machine's resolver. An answer is used again for lookupKept, so that a session
-// that repeats its questions costs the resolver little; what is dialled is looked up anew.
+// that repeats its questions costs the resolver little.
 func (g *Gateway) lookup(ctx context.Context, name string) lookup {
-	if found, ok := g.names.known(name); ok {
+	if found, ok := g.names.known(name, lookupKept); ok {
 		return found
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	most := lookupTime
+	if g.upstream != nil {
+		most = network.UpstreamLookup
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	found := lookup{at: time.Now()}
 	found.addrs, found.err = g.resolver.LookupNetIP(ctx, "ip", name+".") // the dot: below no search domain of this machine
@@ -307,22 +335,45 @@ func (g *Gateway) lookup(ctx context.Context, name string) lookup {
 	return found
 }
 
-// known returns an answer for a name that is not too old.
-func (n *names) known(name string) (lookup, bool) {
+// dialResolver looks up names that are dialled. A program asks for a name and then connects: the answer to
+// its question is used for dialKept, as the program itself would use it. Which of the addresses may be
+// dialled, the rules say at each dial.
+type dialResolver struct{ *Gateway }
+
+func (r dialResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	name := strings.TrimSuffix(host, ".")
+	if found, ok := r.names.known(name, dialKept); ok && len(found.addrs) > 0 {
+		return slices.Clone(found.addrs), nil
+	}
+	found := lookup{at: time.Now()}
+	addrs, err := r.resolver.LookupNetIP(ctx, network, host)
+	if found.addrs = slices.Clone(addrs); err == nil {
+		r.names.learn(name, found)
+	}
+	return addrs, err
+}
+
+// elsewhere reports whether a proxy of this machine looks up the name for one of the ports.
+func (g *Gateway) elsewhere(name string, ports []int) bool {
+	return slices.ContainsFunc(ports, func(port int) bool { return g.upstream.For(name, port) != nil })
+}
+
+// known returns an answer for a name that is not older than most.
+func (n *names) known(name string, most time.Duration) (lookup, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.byName[name]
-	if e == nil || e.found.at.IsZero() || time.Since(e.found.at) > lookupKept {
+	if e == nil || e.found.at.IsZero() || time.Since(e.found.at) > most {
 		return lookup{}, false
 	}
 	return e.found, true
 }
 
-// learn remembers an answer for a name that has an address.
+// learn remembers an answer for a name that has an address, unless it knows a later one.
 func (n *names) learn(name string, found lookup) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e := n.byName[name]; e != nil {
+	if e := n.byName[name]; e != nil && found.at.After(e.found.at) {
 		e.found = found
 	}
 }

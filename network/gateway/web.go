@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,29 +20,36 @@ import (
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/network"
+	"github.com/sandboxbash/sandboxbash/network/inject"
 )
 
-// web serves the connections that speak plain HTTP. Each request is judged by itself: one
-// connection may carry requests to several hosts.
+// web serves the connections that speak HTTP, plain or inside TLS that it terminates. Each request is
+// judged by itself: one connection may carry requests to several hosts.
 type web struct {
 	gateway   *Gateway
 	server    *http.Server
-	transport *http.Transport
+	transport *http.Transport // its pool has connections by scheme, host and port
 	proxy     *httputil.ReverseProxy
-	incoming  chan net.Conn
+	secure    *tls.Config // of connections to hosts whose requests are read
+	denying   *tls.Config // of connections to refused hosts: HTTP/1.1 has a reason phrase
+	requests  atomic.Int64
+	arriving  chan net.Conn
 	closed    chan struct{}
 	start     func() // serves, once
 	end       func() // closes closed, once
 }
 
 const (
-	maxHeader    = 64 << 10 // bytes
+	maxHeader    = 64 << 10  // bytes of a request's
+	maxAnswer    = 256 << 10 // bytes of a response's header
+	maxStreams   = 100       // requests at once on one connection of HTTP/2
+	perConn      = 4         // requests at once for each connection that may be open
 	idleUpstream = 30 * time.Second
 	idleInside   = 2 * time.Minute
 )
 
 func newWeb(g *Gateway) *web {
-	w := &web{gateway: g, incoming: make(chan net.Conn), closed: make(chan struct{})}
+	w := &web{gateway: g, arriving: make(chan net.Conn), closed: make(chan struct{})}
 	w.start = sync.OnceFunc(func() { go func() { _ = w.server.Serve(listener{w}) }() })
 	w.end = sync.OnceFunc(func() { close(w.closed) })
 	w.transport = &http.Transport{
@@ -49,43 +57,56 @@ func newWeb(g *Gateway) *web {
 		DisableCompression: true, // the answer passes as the server has sent it
 		IdleConnTimeout:    idleUpstream, MaxIdleConns: 100, MaxIdleConnsPerHost: 16,
 		ExpectContinueTimeout: time.Second,
+		TLSHandshakeTimeout:   dialTime, MaxResponseHeaderBytes: maxAnswer,
+		ForceAttemptHTTP2: true, // a dialer of one's own turns it off
+		TLSClientConfig:   &tls.Config{RootCAs: g.roots, MinVersion: tls.VersionTLS12, GetClientCertificate: noCertificate},
 	}
+	w.secure, w.denying = w.tlsConfig("h2", "http/1.1"), w.tlsConfig("http/1.1")
 	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // what is wrong with a request is told to its client, and recorded
 	w.proxy = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.Host = r.In.Host },
-		Transport:     w.transport,
-		FlushInterval: -1, // events arrive when they happen
-		ErrorLog:      quiet,
-		ModifyResponse: func(r *http.Response) error {
-			r.Header.Del("Alt-Svc") // other ways to a host than the one that was judged
-			requestOf(r.Request.Context()).Status = r.StatusCode
-			return nil
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Host = r.In.Host
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it was judged: ReverseProxy removes what it cannot parse
 		},
-		ErrorHandler: w.failed,
+		Transport:      upstream{w},
+		FlushInterval:  -1, // events arrive when they happen
+		ErrorLog:       quiet,
+		ModifyResponse: w.incoming,
+		ErrorHandler:   w.failed,
 	}
 	w.server = &http.Server{
 		Handler: http.HandlerFunc(w.handle), ErrorLog: quiet,
-		ReadHeaderTimeout: helloTime, IdleTimeout: idleInside, MaxHeaderBytes: maxHeader,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, conn)
-		},
+		ReadHeaderTimeout: helloTime, IdleTimeout: idleInside, MaxHeaderBytes: g.limits.Header,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnContext: connContext,
 	}
 	return w
 }
 
-// connKey and requestKey are the keys of a request's connection and record in its context.
+// connKey and requestKey are the keys of a request's connection and of its exchange in its context.
 type (
 	connKey    struct{}
 	requestKey struct{}
 )
 
-func requestOf(ctx context.Context) *Record { return ctx.Value(requestKey{}).(*Record) }
+// exchange is a request on its way to its host.
+type exchange struct {
+	record *Record
+	asked  atomic.Bool // the host has asked for a certificate of the client
+	broken atomic.Pointer[inject.FrameError]
+}
+
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(requestKey{}).(*exchange) }
+
+func requestOf(ctx context.Context) *Record { return exchangeOf(ctx).record }
 
 // webConn is a connection that speaks HTTP, to one host or, if target is zero, to the proxy.
 type webConn struct {
 	Conn
 
 	target target
+	scheme string // schemePlain or schemeTLS
+	names  string // the host that its TLS names; "" if it names none
 	end    func()
 	read   atomic.Int64 // bytes
 	wrote  atomic.Int64 // bytes
@@ -108,15 +129,25 @@ func (c *webConn) Close() error {
 	return c.Conn.Close()
 }
 
-// serve serves the requests of a connection, in the background.
+// serve serves the plain requests of a connection, in the background.
 func (w *web) serve(conn Conn, t target) {
+	c := w.add(conn, t)
+	w.give(c, c)
+}
+
+// add makes a connection one that speaks HTTP.
+func (w *web) add(conn Conn, t target) *webConn {
+	w.gateway.open.add(conn, opened{target: t})
+	return &webConn{Conn: conn, target: t, scheme: schemePlain, end: sync.OnceFunc(func() { w.gateway.open.remove(conn) })}
+}
+
+// give has the server serve a connection: c itself, or the TLS on it.
+func (w *web) give(c *webConn, served net.Conn) {
 	w.start()
-	w.gateway.open.add(conn, t)
-	c := &webConn{Conn: conn, target: t, end: sync.OnceFunc(func() { w.gateway.open.remove(conn) })}
 	select {
-	case w.incoming <- c:
+	case w.arriving <- served:
 	case <-w.closed:
-		conn.Reset()
+		c.Reset()
 		c.end()
 	}
 }
@@ -132,7 +163,7 @@ type listener struct{ *web }
 
 func (l listener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-l.incoming:
+	case conn := <-l.arriving:
 		return conn, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -148,10 +179,19 @@ func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // handle judges one request and passes it on.
 func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
-	conn := r.Context().Value(connKey{}).(*webConn)
+	defer w.requests.Add(-1)
+	busy := w.requests.Add(1) > int64(perConn*w.gateway.limits.Connections)
+	conn := connOf(r.Context())
 	record := &Record{Time: time.Now(), Kind: KindRequest, Method: r.Method, Path: r.URL.EscapedPath()}
-	verdict := w.judge(r, conn.target, record)
+	verdict := w.gateway.reconsider(r.Context(), w.judge(r, conn, record), questionOf(r), func() network.Verdict {
+		return w.judge(r, conn, record)
+	})
+	verdict = w.gateway.admitRequest(conn, r, verdict)
+	if busy && verdict.Allowed {
+		verdict = network.Verdict{Reason: ReasonLimit, Host: record.Host, Port: record.Port, Detail: "too many requests at once"}
+	}
 	if !verdict.Allowed {
+		record.Command = w.gateway.ownerOf(conn, *record)
 		w.gateway.refused(*record, verdict)
 		deny(rw, r, verdict)
 		return
@@ -161,43 +201,73 @@ func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at, err := url.ParseRequestURI(verdict.Target) // what was judged is what is asked for
-	if err != nil {
+	if err != nil || at.RequestURI() != verdict.Target {
 		http.Error(rw, "sandboxbash: the path cannot be passed on", http.StatusBadRequest)
 		return
 	}
 	record.Allowed, record.Rule = true, verdict.Rule.String()
-	w.gateway.begun(*record)
-	body := &countedBody{ReadCloser: r.Body}
-	counted := &countedWriter{ResponseWriter: rw}
-	read, wrote := conn.read.Load(), conn.wrote.Load()
-	defer func() { // also when the proxy aborts the connection, which is a panic
-		record.Sent, record.Received = body.n.Load(), counted.n.Load()
-		if record.Status == http.StatusSwitchingProtocols {
-			record.Sent, record.Received = conn.read.Load()-read, conn.wrote.Load()-wrote
-		}
-		record.Elapsed = time.Since(record.Time)
+	if err := w.gateway.ready(r.Context(), *record); err != nil {
+		conn.Reset()
+		record.Err, record.Elapsed = err.Error(), time.Since(record.Time)
 		w.gateway.record(*record)
-	}()
-	out := r.WithContext(context.WithValue(r.Context(), requestKey{}, record))
-	out.Body = body
-	out.URL = at
-	out.URL.Scheme, out.URL.Host = "http", net.JoinHostPort(record.Host, strconv.Itoa(record.Port))
-	w.proxy.ServeHTTP(counted, out)
+		return
+	}
+	w.gateway.begun(*record)
+	w.pass(rw, r, at, record)
 }
 
-// judge asks the rules about a request that came over a connection to t, or over one to the proxy if
-// t is zero. It fills in the record's host and port.
-func (w *web) judge(r *http.Request, t target, record *Record) network.Verdict {
-	named, err := hostOf(r)
-	if t == (target{}) {
+// pass passes a request on to the host of its record, and the response back.
+func (w *web) pass(rw http.ResponseWriter, r *http.Request, at *url.URL, record *Record) {
+	conn := connOf(r.Context())
+	// Else HTTP/1 would read the rest of the body first: a client that waits for an early answer, or that
+	// talks with its host, would wait forever.
+	_ = http.NewResponseController(rw).EnableFullDuplex() // HTTP/2 is so in any case
+	body := &countedBody{ReadCloser: w.gateway.limitBody(r, record)}
+	counted := &countedWriter{ResponseWriter: rw}
+	read, wrote := conn.read.Load(), conn.wrote.Load()
+	whole, passed := false, &exchange{record: record}
+	defer func() { // also when the proxy aborts the response, which is a panic
+		if !whole && r.ProtoMajor == 1 {
+			conn.Reset() // an end of the data would make a body without a length look whole
+		}
+		record.Sent, record.Received = body.n.Load(), counted.n.Load()
+		if record.Status == http.StatusSwitchingProtocols {
+			if broken := passed.broken.Load(); broken != nil {
+				record.Err = w.gateway.secrets.Mask(broken.Error())
+			}
+			record.Sent, record.Received = conn.read.Load()-read, conn.wrote.Load()-wrote
+		}
+		record.Elapsed, record.Command = time.Since(record.Time), w.gateway.ownerOf(conn, *record)
+		w.gateway.record(w.gateway.ended(conn, *record))
+	}()
+	t := target{record.Host, record.Port}
+	out := r.WithContext(context.WithValue(r.Context(), requestKey{}, passed))
+	out.Body = body
+	out.URL = at
+	out.URL.Scheme, out.URL.Host = conn.scheme, t.String()
+	out.Host = hostport(t, conn.scheme)
+	dropOverrides(out, w.gateway.rules.Load().Connect(t.name, t.port).Intercept)
+	w.proxy.ServeHTTP(counted, out)
+	whole = true
+}
+
+// judge asks the rules about a request that came over a connection to a host, or over one to the proxy
+// if the connection's target is zero. It fills in the record's host and port.
+func (w *web) judge(r *http.Request, conn *webConn, record *Record) network.Verdict {
+	t := conn.target
+	named, err := hostOf(r, conn.scheme)
+	proxied := t == (target{})
+	if proxied {
 		t = named
 	}
 	record.Host, record.Port = t.name, t.port
 	switch {
 	case err != nil || named != t:
 		return network.Verdict{Reason: ReasonHost, Host: t.name, Detail: r.Host}
-	case r.Method == http.MethodTrace:
-		return network.Verdict{Reason: ReasonMethod, Host: t.name}
+	case conn.names != "" && conn.names != t.name:
+		return network.Verdict{Reason: ReasonHost, Host: t.name, Detail: conn.names}
+	case r.Method == http.MethodTrace, r.Method == http.MethodConnect && !proxied:
+		return network.Verdict{Reason: ReasonMethod, Host: t.name, Detail: r.Method}
 	case r.Method == http.MethodConnect:
 		return w.gateway.rules.Load().Connect(t.name, t.port)
 	}
@@ -205,17 +275,18 @@ func (w *web) judge(r *http.Request, t target, record *Record) network.Verdict {
 }
 
 // hostOf returns the host and the port that a request names.
-func hostOf(r *http.Request) (target, error) {
-	host, port, standard := r.Host, "", httpPort
-	if r.Method == http.MethodConnect {
-		standard = httpsPort
-	} else if r.URL.Host != "" && r.URL.Scheme != "http" {
-		return target{}, fmt.Errorf("scheme %q: a proxy takes http", r.URL.Scheme)
+func hostOf(r *http.Request, scheme string) (target, error) {
+	host, port := r.Host, ""
+	if r.Method != http.MethodConnect && r.URL.Host != "" && r.URL.Scheme != scheme {
+		return target{}, fmt.Errorf("scheme %q on a connection for %s", r.URL.Scheme, scheme)
+	}
+	if second := r.Header["Host"]; len(second) > 0 && second[0] != host { // HTTP/2 has :authority besides
+		return target{}, errors.New("two hosts")
 	}
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		host, port = h, p
 	}
-	number, err := strconv.ParseUint(cmp.Or(port, strconv.Itoa(standard)), 10, 16)
+	number, err := strconv.ParseUint(cmp.Or(port, strconv.Itoa(standardPort(r, scheme))), 10, 16)
 	if err != nil {
 		return target{}, err
 	}
@@ -245,16 +316,23 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 		deny(rw, r, refusal.Verdict)
 		return
 	}
-	record.Err = dialError(err)
-	at := net.JoinHostPort(record.Host, strconv.Itoa(record.Port))
-	http.Error(rw, "sandboxbash: "+at+" cannot be reached: "+record.Err, http.StatusBadGateway)
+	record.Err = w.gateway.secrets.Mask(wayError(r.Context(), err))
+	problem, status := " cannot be reached: ", http.StatusBadGateway
+	switch {
+	case errors.Is(err, inject.ErrUpgrade):
+		problem, status = " was not asked: ", http.StatusNotImplemented // a client that tries again gains nothing
+	case errors.Is(err, errAnswer), errors.Is(err, errSecret):
+		problem = " was not asked, or its answer is not passed on: "
+	}
+	http.Error(rw, plain("sandboxbash: "+net.JoinHostPort(record.Host, strconv.Itoa(record.Port))+problem+record.Err), status)
 }
 
 // connect passes on a CONNECT request to the proxy.
 func (w *web) connect(rw http.ResponseWriter, r *http.Request, t target, record Record) {
 	record.Kind, record.Path = KindConnection, ""
 	upstream, err := w.gateway.begin(r.Context(), t, &record)
-	if err != nil {
+	read := errors.Is(err, errRead)
+	if err != nil && !read {
 		if refusal, ok := errors.AsType[*network.Denial](err); ok {
 			w.gateway.refused(record, refusal.Verdict)
 			deny(rw, r, refusal.Verdict)
@@ -267,18 +345,29 @@ func (w *web) connect(rw http.ResponseWriter, r *http.Request, t target, record 
 	}
 	hijacked, buffered, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
-		_ = upstream.Close()
+		closeUpstream(upstream)
 		return
 	}
 	conn := &bufferedConn{Conn: hijacked.(*webConn), first: io.LimitReader(buffered, int64(buffered.Reader.Buffered()))}
 	_ = conn.SetDeadline(time.Time{})
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		conn.Reset()
-		_ = upstream.Close()
+		closeUpstream(upstream)
 		return
 	}
 	hijacked.(*webConn).end() // from here on it is a connection to its target
+	if read {
+		w.gateway.read(context.WithoutCancel(r.Context()), conn, record)
+		return
+	}
 	w.gateway.splice(context.WithoutCancel(r.Context()), conn, upstream, t, record)
+}
+
+// closeUpstream closes a connection that may not be there.
+func closeUpstream(conn dialled) {
+	if conn.TCPConn != nil {
+		_ = conn.Close()
+	}
 }
 
 // countedBody counts the bytes of a request's body.
@@ -305,6 +394,14 @@ func (w *countedWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.n.Add(int64(n))
 	return n, err
+}
+
+// WriteHeader drops informational responses: they pass by what prepares a response for the session. A
+// client that waits for status 100 has it once its body is read.
+func (w *countedWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+	}
 }
 
 // Unwrap lets http.ResponseController find the writer below.
@@ -349,9 +446,15 @@ func deny(rw http.ResponseWriter, r *http.Request, verdict network.Verdict) {
 		status = http.StatusMisdirectedRequest
 	case ReasonMethod:
 		status = http.StatusMethodNotAllowed
+	case ReasonLimit:
+		status = http.StatusTooManyRequests
+	case ReasonBody:
+		status = http.StatusRequestEntityTooLarge
 	}
 	conn, buffered, err := http.NewResponseController(rw).Hijack()
-	if err != nil {
+	if err != nil { // HTTP/2: it has no phrase
+		rw.Header().Set("X-Sandboxbash-Denied", text)
+		rw.Header().Set("Cache-Control", "no-store")
 		http.Error(rw, text, status)
 		return
 	}
@@ -396,11 +499,17 @@ func (g *Gateway) refuse(ctx context.Context, conn Conn, port int, start time.Ti
 		g.carry(ctx, &bufferedConn{Conn: conn, first: &hello.held}, target{name, port}, start)
 		return
 	}
+	r := Record{Time: start, Kind: KindConnection, Host: name, Port: port}
+	if canonical, err := network.Canonical(name); g.authority.Load() != nil && err == nil && canonical == name {
+		g.web.serveTLS(ctx, &bufferedConn{Conn: conn, first: &hello.held}, target{name, port}, g.web.denying, r)
+		return
+	}
 	verdict := network.Verdict{Reason: network.BadHost, Detail: "the connection names none"}
 	if name != "" {
 		verdict = g.rules.Load().Connect(name, port)
 	}
-	g.refused(Record{Time: start, Kind: KindConnection, Host: name, Port: port}, verdict)
+	r.Command = g.ownerOf(conn, r)
+	g.refused(r, verdict)
 	if _, err := conn.Write(alertAccessDenied); err == nil && conn.CloseWrite() == nil {
 		_ = conn.SetDeadline(time.Now().Add(drainTime))
 		_, _ = io.CopyN(io.Discard, conn, drainBytes)

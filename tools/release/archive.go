@@ -9,18 +9,45 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 )
 
-// documents go into every archive and package.
+// documents go into every archive and package, as well as what is in docs.
 var documents = []string{"README.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"}
 
-// archive packs the program and its documents, in a directory of their own.
+// file is a file of an archive or a package.
+type file struct {
+	name    string // slash-separated
+	mode    int64
+	content []byte
+}
+
+// archive packs the program, its documents and the pages of its manual, in a directory of their own.
 func (r *release) archive(b build) (err error) {
-	dir := "sandboxbash_" + r.version + "_" + b.os + "_" + b.arch
-	files := map[string]string{b.program(): b.binary}
-	order := []string{b.program()}
+	program, err := os.ReadFile(b.binary)
+	if err != nil {
+		return err
+	}
+	files := []file{{b.program(), 0o755, program}}
 	for _, name := range documents {
-		files[name], order = name, append(order, name)
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, 0o644, content})
+	}
+	docs, err := docs()
+	if err != nil {
+		return err
+	}
+	manual, err := r.manual()
+	if err != nil {
+		return err
+	}
+	files = slices.Concat(files, docs, manual)
+	dir := "sandboxbash_" + r.version + "_" + b.os + "_" + b.arch
+	for i := range files {
+		files[i].name = path.Join(dir, files[i].name)
 	}
 	name := r.name(b.os, b.arch) + ".tar.gz"
 	if b.os == "windows" {
@@ -32,30 +59,36 @@ func (r *release) archive(b build) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	if b.os == "windows" {
-		return r.zip(out, dir, order, files)
+		return r.zip(out, files)
 	}
 	zw, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	tw := tar.NewWriter(zw)
-	for _, name := range order {
-		content, err := os.ReadFile(files[name])
-		if err != nil {
-			return err
-		}
-		if err := r.put(tw, path.Join(dir, name), modeOf(name), content); err != nil {
+	for _, f := range files {
+		if err := r.put(tw, f.name, f.mode, f.content); err != nil {
 			return err
 		}
 	}
 	return errors.Join(tw.Close(), zw.Close())
 }
 
-func modeOf(name string) int64 {
-	if slices.Contains(documents, name) {
-		return 0o644
+// docs are the files of docs but for its programs, so that the documents' links work.
+func docs() ([]file, error) {
+	names, err := output("git", "ls-files", "docs/*.md", "docs/*.svg", "docs/*.json", "docs/guide")
+	if err != nil {
+		return nil, err
 	}
-	return 0o755
+	var files []file
+	for name := range strings.FieldsSeq(names) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name, 0o644, content})
+	}
+	return files, nil
 }
 
 // put adds a file that belongs to uid 0 and has the commit's time.
@@ -68,20 +101,16 @@ func (r *release) put(tw *tar.Writer, name string, mode int64, content []byte) e
 	return err
 }
 
-func (r *release) zip(out io.Writer, dir string, order []string, files map[string]string) error {
+func (r *release) zip(out io.Writer, files []file) error {
 	zw := zip.NewWriter(out)
-	for _, name := range order {
-		content, err := os.ReadFile(files[name])
-		if err != nil {
-			return err
-		}
-		h := &zip.FileHeader{Name: path.Join(dir, name), Method: zip.Deflate, Modified: r.time}
-		h.SetMode(os.FileMode(modeOf(name)))
+	for _, f := range files {
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: r.time}
+		h.SetMode(os.FileMode(f.mode))
 		w, err := zw.CreateHeader(h)
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(content); err != nil {
+		if _, err := w.Write(f.content); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -17,6 +20,18 @@ var completions = []struct{ shell, at string }{
 	{"fish", "/usr/share/fish/vendor_completions.d/sandboxbash.fish"},
 }
 
+// zipped compresses a page of the manual, as Debian's policy wants them, section 12.1.
+func zipped(page []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(page)
+	err = errors.Join(err, w.Close())
+	return b.Bytes(), err
+}
+
 // debian makes the package. It depends on nothing: the program is static, and the
 // engine may be elsewhere.
 func (r *release) debian(b build) (err error) {
@@ -24,16 +39,16 @@ func (r *release) debian(b build) (err error) {
 	if err != nil {
 		return err
 	}
-	file := func(src, dst string, mode os.FileMode) *files.Content {
+	at := func(src, dst string, mode os.FileMode) *files.Content {
 		return &files.Content{Source: src, Destination: dst, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}}
 	}
-	contents := files.Contents{file(b.binary, "/usr/bin/sandboxbash", 0o755)}
+	contents := files.Contents{at(b.binary, "/usr/bin/sandboxbash", 0o755)}
 	for _, name := range documents {
-		at := name
+		base := name
 		if name == "LICENSE" {
-			at = "copyright" // where Debian's policy has it, section 12.5
+			base = "copyright" // where Debian's policy has it, section 12.5
 		}
-		contents = append(contents, file(name, "/usr/share/doc/sandboxbash/"+at, 0o644))
+		contents = append(contents, at(name, "/usr/share/doc/sandboxbash/"+base, 0o644))
 	}
 	for _, c := range completions {
 		text, err := output(native, "completion", c.shell)
@@ -44,7 +59,29 @@ func (r *release) debian(b build) (err error) {
 		if err := os.WriteFile(src, []byte(text+"\n"), 0o644); err != nil {
 			return err
 		}
-		contents = append(contents, file(src, c.at, 0o644))
+		contents = append(contents, at(src, c.at, 0o644))
+	}
+	docs, err := docs()
+	if err != nil {
+		return err
+	}
+	manual, err := r.manual()
+	if err != nil {
+		return err
+	}
+	for _, d := range docs {
+		contents = append(contents, at(filepath.FromSlash(d.name), "/usr/share/doc/sandboxbash/"+d.name, 0o644))
+	}
+	for _, page := range manual {
+		packed, err := zipped(page.content)
+		if err != nil {
+			return err
+		}
+		src := filepath.Join(r.work, path.Base(page.name)+".gz")
+		if err := os.WriteFile(src, packed, 0o644); err != nil {
+			return err
+		}
+		contents = append(contents, at(src, "/usr/share/"+page.name+".gz", 0o644))
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "sandboxbash", Arch: b.arch, Platform: "linux", Version: r.version, VersionSchema: "semver", Section: "devel", Priority: "optional",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +22,24 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// script stands for the program: it prints its arguments, and the help of sandboxbash, run and image ls.
+const script = `#!/bin/sh
+case "$*" in
+--help) printf 'Usage: sandboxbash COMMAND [flags]\n\nRun it.\n\nCommands:\n  run    Run -x\n  image  Manage\n  help   Help\n\nTopics:\n  flags  The flags\n' ;;
+"run --help") printf 'Usage: sandboxbash run COMMAND\n\nRun one.\n\nExamples:\n  sandboxbash run x\n\nIt is\n.hidden and \\n.\n' ;;
+"image --help") printf 'Usage: sandboxbash image COMMAND\n\nManage.\n\nCommands:\n  ls  List\n' ;;
+"image ls --help") printf 'Usage: sandboxbash image ls\n\nList.\n' ;;
+"help status") printf 'Exit status:\n  0  well\n' ;;
+*) echo "$@" ;;
+esac
+`
+
 // made is a release of a program that is none: a script in its place.
 func made(t *testing.T, platforms ...string) *release {
 	t.Helper()
 	r := &release{version: "1.2.3-rc.1", out: t.TempDir(), work: t.TempDir(), time: time.Unix(1700000000, 0).UTC()}
 	for _, p := range append(platforms, runtime.GOOS+"-"+runtime.GOARCH) {
-		if err := os.WriteFile(filepath.Join(r.work, p), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(r.work, p), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,13 +106,41 @@ func TestArchive(t *testing.T) {
 	}
 	files := tarred(t, zr)
 	const dir = "sandboxbash_1.2.3-rc.1_linux_arm64/"
-	if len(files) != 5 || files[dir+"sandboxbash"].mode != 0o755 || files[dir+"LICENSE"].mode != 0o644 || !strings.Contains(files[dir+"LICENSE"].content, "Apache License") {
+	if files[dir+"docs/usage.md"].mode != 0o644 || files[dir+"man/man1/sandboxbash-image-ls.1"].content == "" || files[dir+"docs/adr/README.md"].content == "" {
+		t.Errorf("the archive holds %v; want docs and pages of the manual", slices.Sorted(maps.Keys(files)))
+	}
+	if files[dir+"sandboxbash"].mode != 0o755 || files[dir+"LICENSE"].mode != 0o644 || !strings.Contains(files[dir+"LICENSE"].content, "Apache License") {
 		t.Errorf("the archive holds %v", files)
 	}
 	packed := twice(t, "sandboxbash_1.2.3-rc.1_windows_arm64.zip", (*release).archive, "windows")
 	z, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
-	if err != nil || len(z.File) != 5 || z.File[0].Name != "sandboxbash_1.2.3-rc.1_windows_arm64/sandboxbash.exe" {
+	if err != nil || len(z.File) != len(files) || z.File[0].Name != "sandboxbash_1.2.3-rc.1_windows_arm64/sandboxbash.exe" {
 		t.Errorf("the archive for windows is %v, %v", z, err)
+	}
+}
+
+// A page of the manual is a command's help, with what roff would obey made plain.
+func TestManual(t *testing.T) {
+	pages, err := made(t).manual()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := map[string]string{}
+	for _, p := range pages {
+		text[strings.TrimPrefix(p.name, "man/man1/")] = string(p.content)
+	}
+	if got, want := slices.Sorted(maps.Keys(text)), []string{"sandboxbash-image-ls.1", "sandboxbash-image.1", "sandboxbash-run.1", "sandboxbash.1"}; !slices.Equal(got, want) {
+		t.Errorf("the pages are %q; want %q", got, want)
+	}
+	for name, wants := range map[string][]string{
+		"sandboxbash.1":     {".TH SANDBOXBASH 1 2023-11-14 \"sandboxbash 1.2.3-rc.1\"\n", "sandboxbash \\- Run it\n", ".SH COMMANDS\n", "Run \\-x", ".SH EXIT STATUS\n.nf\n.in 0\n  0  well\n.fi\n"},
+		"sandboxbash-run.1": {".SH SYNOPSIS\n.nf\nsandboxbash run COMMAND\n.fi\n", ".SH EXAMPLES\n", ".SH DESCRIPTION\n", "It is\n\\&.hidden and \\en.\n"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(text[name], want) {
+				t.Errorf("%s has no %q:\n%s", name, want, text[name])
+			}
+		}
 	}
 }
 
@@ -147,7 +188,7 @@ func TestDebian(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), "sh", "-ec", `dpkg-deb --field "$0" Version Architecture; dpkg-deb --contents "$0"`, file).CombinedOutput()
-	for _, want := range []string{"Version: 1.2.3~rc.1\n", "Architecture: arm64\n", "-rwxr-xr-x root/root", " ./usr/bin/sandboxbash\n", "/usr/share/doc/sandboxbash/copyright\n", completions[1].at} {
+	for _, want := range []string{"Version: 1.2.3~rc.1\n", "Architecture: arm64\n", "-rwxr-xr-x root/root", " ./usr/bin/sandboxbash\n", "/usr/share/doc/sandboxbash/copyright\n", "/usr/share/doc/sandboxbash/docs/usage.md\n", "/usr/share/man/man1/sandboxbash-run.1.gz\n", completions[1].at} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("the package does not show %q, %v:\n%s", want, err, out)
 		}

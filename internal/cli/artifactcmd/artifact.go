@@ -1,4 +1,4 @@
-// Package artifactcmd is the command artifact: the full outputs of commands, listed, read,
+// Package artifactcmd is the command artifact: the full outputs of commands, listed, described, read,
 // searched and removed.
 package artifactcmd
 
@@ -25,27 +25,31 @@ import (
 
 // commands are the artifact commands.
 type commands struct {
-	streams   *stdio.Streams
-	cfg       *core.Configuration
-	secrets   *core.Secrets
-	artifacts *core.Artifacts
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	secrets    *core.Secrets
+	notes      *core.Notes
+	artifacts  *core.Artifacts
+	connection *core.Connection // for references of sessions
 }
 
 // Command is the command artifact.
 func Command(p *core.Parts) *cobra.Command {
-	a := &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets, artifacts: p.Artifacts}
+	a := &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets, notes: p.Notes, artifacts: p.Artifacts, connection: p.Connection}
 	c := flags.Family("artifact", "Read the full output of commands", `  sandboxbash artifact ls
-  sandboxbash artifact cat --session 0199 3
+  sandboxbash artifact cat -s web 3
   sandboxbash artifact cat --lines 1-20 3
   sandboxbash artifact grep 'error|panic'`,
-		a.listCommand(), a.catCommand(), a.grepCommand(), a.removeCommand(), a.gcCommand())
+		a.listCommand(), a.showCommand(), a.catCommand(), a.grepCommand(), a.removeCommand(), a.gcCommand())
 	c.Long = `When a command's output is longer than its result shows, the full output is kept on
 this machine as an artifact, with secrets masked. Ids are numbers within a session;
---session may be left out if the id alone is unambiguous.`
+if several sessions have one, it is that of --session, else of the session of this
+directory, else of the only one.`
 	c.GroupID = flags.GroupOutput
 	for _, child := range c.Commands() {
 		if child.Flags().Lookup("session") != nil {
 			_ = child.RegisterFlagCompletionFunc("session", a.completeStored)
+			child.ValidArgsFunction = a.completeIDs
 		}
 	}
 	return c
@@ -74,9 +78,37 @@ func (a *commands) completeStored(cmd *cobra.Command, _ []string, word string) (
 	return names, directive
 }
 
+// completeIDs offers the ids of artifacts: to grep behind its pattern, to rm any number, to others one.
+func (a *commands) completeIDs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	before, most := 0, 1
+	switch cmd.Name() {
+	case "ls":
+		most = 0
+	case "grep":
+		before, most = 1, 2
+	case "rm":
+		most = len(args) + 1
+	}
+	if len(args) < before || len(args) >= most || a.cfg.Load(cmd) != nil {
+		return nil, directive
+	}
+	store, err := a.artifacts.Store()
+	if err != nil || store == nil {
+		return nil, directive
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), core.CompleteTime)
+	defer cancel()
+	list, err := a.inScope(ctx, store)
+	if err != nil {
+		return nil, directive
+	}
+	return core.CompleteArtifacts(list, args, word), directive
+}
+
 // asks is a command over the store.
-func (a *commands) asks(do func(store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
-	return a.cfg.Does(func(_ context.Context, args []string) error {
+func (a *commands) asks(do func(ctx context.Context, store *sink.Store, args []string) error) func(*cobra.Command, []string) error {
+	return a.cfg.Does(func(ctx context.Context, args []string) error {
 		store, err := a.artifacts.Store()
 		if err != nil {
 			return err
@@ -84,36 +116,43 @@ func (a *commands) asks(do func(store *sink.Store, args []string) error) func(*c
 		if store == nil {
 			return exit.Misuse("set artifacts.dir, or HOME", "there is no directory for artifacts: this user has no home directory")
 		}
-		return do(store, args)
+		return do(ctx, store, args)
 	})
 }
 
-// inScope lists the artifacts of the session whose id begins with a prefix, or all.
-func inScope(store *sink.Store, prefix string) ([]sink.Info, error) {
+// inScope lists the artifacts of the session that is named, or all. Sessions that have ended are known by
+// their ids and the names made up from them; the engine knows the others.
+func (a *commands) inScope(ctx context.Context, store *sink.Store) ([]sink.Info, error) {
 	list, err := store.List("")
 	if err != nil {
 		return nil, err
 	}
-	if prefix == "" {
+	ref := a.cfg.Session.ID
+	if ref == "" {
 		return list, nil
 	}
-	list = slices.DeleteFunc(list, func(i sink.Info) bool { return !strings.HasPrefix(i.Session, prefix) })
-	sessions := map[string]bool{}
+	var ids []string
 	for _, i := range list {
-		sessions[i.Session] = true
+		ids = append(ids, i.Session)
 	}
-	if len(sessions) > 1 && !sessions[prefix] {
-		return nil, exit.Misuse("give more of the id", "%d sessions with artifacts begin with %q", len(sessions), prefix)
+	session, err := a.connection.Stored(ctx, ids, ref)
+	if _, wrong := errors.AsType[*exit.UsageError](err); wrong {
+		return nil, err
 	}
+	if err != nil { // neither the store nor the engine knows it
+		return nil, fmt.Errorf("session %q has none: %w", ref, sink.ErrNotFound)
+	}
+	list = slices.DeleteFunc(list, func(i sink.Info) bool { return i.Session != session })
 	if len(list) == 0 {
-		return nil, fmt.Errorf("session %q has none: %w", prefix, sink.ErrNotFound)
+		return nil, fmt.Errorf("session %q has none: %w", ref, sink.ErrNotFound)
 	}
 	return list, nil
 }
 
-// one finds the artifact of an id among those in scope; "" is the one written last.
-func one(store *sink.Store, prefix, id string) (sink.Info, error) {
-	list, err := inScope(store, prefix)
+// one finds the artifact of an id among those in scope; "" is the one written last. Of several sessions
+// with such an artifact, the default session is meant.
+func (a *commands) one(ctx context.Context, store *sink.Store, id string) (sink.Info, error) {
+	list, err := a.inScope(ctx, store)
 	if err != nil {
 		return sink.Info{}, err
 	}
@@ -129,9 +168,13 @@ func one(store *sink.Store, prefix, id string) (sink.Info, error) {
 		return sink.Info{}, fmt.Errorf("%q: %w", id, sink.ErrNotFound)
 	case 1:
 		return list[0], nil
-	default:
-		return sink.Info{}, exit.Misuse("say which with --session; `sandboxbash artifact ls` lists them", "%d sessions have an artifact %s", len(list), id)
 	}
+	if here, err := a.connection.Lookup(ctx, ""); err == nil {
+		if at := slices.IndexFunc(list, func(i sink.Info) bool { return i.Session == here.ID }); at >= 0 {
+			return list[at], nil
+		}
+	}
+	return sink.Info{}, exit.Misuse("say which with --session; `sandboxbash artifact ls` lists them", "%d sessions have an artifact %s", len(list), id)
 }
 
 // infoJSON is a stored artifact as --json prints it.
@@ -148,12 +191,12 @@ type infoJSON struct {
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List artifacts",
-		Example: "  sandboxbash artifact ls\n  sandboxbash artifact ls --session 0199 --json",
+		Example: "  sandboxbash artifact ls\n  sandboxbash artifact ls -s web --json",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "json")
-	cmd.RunE = a.asks(func(store *sink.Store, _ []string) error {
-		list, err := inScope(store, a.cfg.Session.ID)
+	cmd.RunE = a.asks(func(ctx context.Context, store *sink.Store, _ []string) error {
+		list, err := a.inScope(ctx, store)
 		if err != nil && !errors.Is(err, sink.ErrNotFound) {
 			return err
 		}
@@ -186,17 +229,17 @@ func (a *commands) catCommand() *cobra.Command {
 		Use: "cat [flags] [ID]", Short: "Print an artifact, by default the last one",
 		Long: `Print an artifact, by default the last one: byte by byte into a pipe or file, made safe
 on a terminal. If its command is still running, print the output so far.`,
-		Example: "  sandboxbash artifact cat >output.log\n  sandboxbash artifact cat --session 0199 --lines 100-200 3\n  sandboxbash artifact cat --bytes 0-65536 3",
+		Example: "  sandboxbash artifact cat >output.log\n  sandboxbash artifact cat -s web --lines 100-200 3\n  sandboxbash artifact cat --bytes 0-65536 3",
 		Args:    flags.Args(0, 1, "at most one id"),
 	}
 	flags.Add(cmd, "session.id", "artifacts.bytes", "artifacts.lines")
-	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
-		return a.cat(store, flags.Arg(args, 0))
+	cmd.RunE = a.asks(func(ctx context.Context, store *sink.Store, args []string) error {
+		return a.cat(ctx, store, flags.Arg(args, 0))
 	})
 	return cmd
 }
 
-func (a *commands) cat(store *sink.Store, id string) error {
+func (a *commands) cat(ctx context.Context, store *sink.Store, id string) error {
 	byBytes, byLines := a.cfg.Artifacts.Bytes, a.cfg.Artifacts.Lines
 	if byBytes != "" && byLines != "" {
 		return exit.Misuse("give one of them", "--bytes and --lines exclude each other")
@@ -205,7 +248,7 @@ func (a *commands) cat(store *sink.Store, id string) error {
 	if err != nil {
 		return err
 	}
-	info, err := one(store, a.cfg.Session.ID, id)
+	info, err := a.one(ctx, store, id)
 	if err != nil {
 		return err
 	}
@@ -261,19 +304,19 @@ func (a *commands) grepCommand() *cobra.Command {
 		Use: "grep [flags] PATTERN [ID]", Short: "Print the lines of artifacts that match a pattern",
 		Long: `Print the lines that match a pattern (RE2), with their numbers, in one artifact, in
 all artifacts of a session, or in all artifacts. Exit status 1 if no line matches.`,
-		Example: "  sandboxbash artifact grep 'error|panic'\n  sandboxbash artifact grep --session 0199 '(?i)fail' 3",
+		Example: "  sandboxbash artifact grep 'error|panic'\n  sandboxbash artifact grep -s web '(?i)fail' 3",
 		Args:    flags.Args(1, 2, "a pattern and optionally an id"),
 	}
 	flags.Add(cmd, "session.id")
-	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
+	cmd.RunE = a.asks(func(ctx context.Context, store *sink.Store, args []string) error {
 		re, err := regexp.Compile(args[0])
 		if err != nil {
 			return exit.Misuse("patterns are RE2: https://pkg.go.dev/regexp/syntax", "%v", err)
 		}
-		list, err := inScope(store, a.cfg.Session.ID)
+		list, err := a.inScope(ctx, store)
 		if id := flags.Arg(args, 1); id != "" {
 			var info sink.Info
-			info, err = one(store, a.cfg.Session.ID, id)
+			info, err = a.one(ctx, store, id)
 			list = []sink.Info{info}
 		}
 		if err != nil {
@@ -320,10 +363,10 @@ func (a *commands) grep(store *sink.Store, re *regexp.Regexp, list []sink.Info) 
 func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm [flags] [ID...]", Short: "Remove artifacts; with --all, remove all (of --session, if given)",
-		Example: "  sandboxbash artifact rm --session 0199 3\n  sandboxbash artifact rm --session 0199 --all",
+		Example: "  sandboxbash artifact rm -s web 3\n  sandboxbash artifact rm -s web --all",
 	}
 	flags.Add(cmd, "session.id", "rm.all")
-	cmd.RunE = a.asks(func(store *sink.Store, args []string) error {
+	cmd.RunE = a.asks(func(ctx context.Context, store *sink.Store, args []string) error {
 		if a.cfg.All == (len(args) > 0) {
 			return exit.Misuse("see `sandboxbash artifact rm --help`", "give artifact ids or --all, not both")
 		}
@@ -331,12 +374,12 @@ func (a *commands) removeCommand() *cobra.Command {
 		var errs []error
 		if a.cfg.All {
 			var err error
-			if list, err = inScope(store, a.cfg.Session.ID); err != nil {
+			if list, err = a.inScope(ctx, store); err != nil {
 				return err
 			}
 		}
 		for _, id := range args {
-			info, err := one(store, a.cfg.Session.ID, id)
+			info, err := a.one(ctx, store, id)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -357,7 +400,7 @@ func (a *commands) gcCommand() *cobra.Command {
 		Example: "  sandboxbash artifact gc\n  SANDBOXBASH_ARTIFACTS_RETENTION=1d sandboxbash artifact gc",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
-	cmd.RunE = a.asks(func(store *sink.Store, _ []string) error {
+	cmd.RunE = a.asks(func(_ context.Context, store *sink.Store, _ []string) error {
 		removed, err := store.GC(time.Now())
 		for _, info := range removed {
 			if _, printErr := fmt.Fprintf(a.streams.Stdout, "%s/%s\n", info.Session, info.ID); printErr != nil {

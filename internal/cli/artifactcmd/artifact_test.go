@@ -87,6 +87,39 @@ func TestArtifactCommands(t *testing.T) {
 	}
 }
 
+func TestArtifactShow(t *testing.T) {
+	t.Parallel()
+	environ, dir := stored(t)
+	status, out, errs := clitest.Call(t, environ, "artifact", "show", "-s", "aaaa", "0")
+	for _, want := range []string{"id       0\n", "session  aaaa-1\n", "state    complete\n", "content  output\n", "bytes    19\n", "lines    3\n", "path     " + filepath.Join(dir, "aaaa-1", "0.bash.log") + "\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("artifact show = %d, %q, %q; want %q in it", status, out, errs, want)
+		}
+	}
+	if strings.Contains(out, "cause") || errs != "" {
+		t.Errorf("artifact show = %q, %q; want no cause and no word of an engine", out, errs)
+	}
+	// By default the last one: the engine that would know its session's name is not there.
+	status, out, errs = clitest.Call(t, environ, "artifact", "show", "--json")
+	if status != 0 || !strings.Contains(out, `"bytes":13,`) || !strings.Contains(out, `"content":"output","lines":2,"path":`) || strings.Contains(out, "sessionName") {
+		t.Errorf("artifact show --json = %d, %q, %q; want that of bbbb-2", status, out, errs)
+	}
+	if err := os.Rename(filepath.Join(dir, "bbbb-2", "0.bash.log"), filepath.Join(dir, "bbbb-2", "0.bash-original.log")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bbbb-2", "0.bash-original.log.partial"), []byte("the disk is full\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out, errs = clitest.Call(t, environ, "artifact", "show", "-s", "bbbb-2", "0")
+	if status != 0 || !strings.Contains(out, "cause    the disk is full\ncontent  original\n") {
+		t.Errorf("artifact show of an original = %d, %q, %q", status, out, errs)
+	}
+	status, out, errs = clitest.Call(t, environ, "artifact", "show", "--json", "7")
+	if status != exit.Usage || !strings.Contains(out, `"error"`) || errs != "" {
+		t.Errorf("artifact show --json 7 = %d, %q, %q; want %d and an object", status, out, errs, exit.Usage)
+	}
+}
+
 func TestArtifactRemoval(t *testing.T) {
 	t.Parallel()
 	environ, dir := stored(t)
@@ -117,6 +150,14 @@ func TestArtifactCompletion(t *testing.T) {
 	_, out, _ := clitest.Call(t, environ, "__complete", "artifact", "cat", "--session", "")
 	if !strings.HasPrefix(out, "aaaa-1\nbbbb-2\n:") {
 		t.Errorf("completion of --session = %q; want both sessions", out)
+	}
+	for line, want := range map[string]string{
+		"cat --session aaaa-1": ":4", "cat": "\tof session ", "rm 99": "\tof session ", "grep": ":4", "grep x": "\tof session ", "cat 0": ":4", "ls": ":4", "show": "\tof session ", "show 0": ":4",
+	} {
+		_, out, _ := clitest.Call(t, environ, append(append([]string{"__complete", "artifact"}, strings.Fields(line)...), "")...)
+		if !strings.Contains(out, want) || want == ":4" && !strings.Contains(line, "session") && strings.Contains(out, "\t") {
+			t.Errorf("completion of %q = %q; want %q", line, out, want)
+		}
 	}
 	_, out, _ = clitest.Call(t, environ, "__complete", "run", "--profile", "")
 	if !strings.HasPrefix(out, "strict\ndev\n:") {

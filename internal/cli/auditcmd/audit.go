@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,14 +21,20 @@ import (
 
 // commands are the audit commands.
 type commands struct {
-	streams *stdio.Streams
-	cfg     *core.Configuration
-	secrets *core.Secrets
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	secrets    *core.Secrets
+	notes      *core.Notes
+	connection *core.Connection // for references of sessions
+}
+
+func newCommands(p *core.Parts) *commands {
+	return &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets, notes: p.Notes, connection: p.Connection}
 }
 
 // Command is the command audit.
 func Command(p *core.Parts) *cobra.Command {
-	a := &commands{streams: p.Streams, cfg: p.Cfg, secrets: p.Secrets}
+	a := newCommands(p)
 	c := flags.Family("audit", "Show and verify the audit log",
 		`  sandboxbash audit show --since 24h
   sandboxbash audit verify
@@ -116,80 +121,47 @@ func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [flags]", Short: "Show the records, oldest first",
 		Long: `Show the records, oldest first: each command with its outcome, and the starts and stops
-of sessions. With --json, print the records as they are, one per line.`,
-		Example: "  sandboxbash audit show --since 24h\n  sandboxbash audit show --session 0199 --json | jq -r .command",
+of sessions. With --follow, go on with new ones until Ctrl-C; what has not ended then is
+printed again when it has. With --json, print the records as they are, one per line.`,
+		Example: "  sandboxbash audit show --since 24h\n  sandboxbash audit show --follow\n  sandboxbash audit show -s web --json | jq -r .command",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
-	flags.Add(cmd, "session.id", "audit.since", "json")
-	cmd.RunE = a.cfg.Does(func(context.Context, []string) error { return a.show() })
+	flags.Add(cmd, "session.id", "audit.since", "job.follow", "json")
+	cmd.Flags().Lookup("follow").Usage = "go on with new records until Ctrl-C"
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.show(ctx) })
 	return cmd
 }
 
-func (a *commands) show() error {
+func (a *commands) show(ctx context.Context) error {
 	since, err := sinceWhen(a.cfg.Audit.Since, time.Now())
 	if err != nil {
 		return err
 	}
-	id := a.cfg.Session.ID
-	wanted := func(r audit.Record) bool {
-		return !r.Time.Before(since) && strings.HasPrefix(r.Session, id) && (id == "" || r.Session != "")
-	}
-	if a.cfg.JSON {
-		err := audit.Each(a.cfg.AuditDir(), func(r audit.Record, _ audit.Problem, line []byte) error {
-			if !wanted(r) {
-				return nil
-			}
-			_, err := stdio.PastMasks(a.streams.Stdout).Write(append(a.secrets.Known().ScrubJSON(line), '\n'))
-			return err
-		}, nil)
-		return noLog(err)
-	}
-	var rows []audit.Record
-	at := map[string]int{} // of intents, in rows
-	err = audit.Each(a.cfg.AuditDir(), func(r audit.Record, _ audit.Problem, _ []byte) error {
-		i, begun := at[r.ID]
-		switch {
-		case r.Kind == audit.Outcome && begun:
-			r.Command, r.Policy, r.Time = rows[i].Command, rows[i].Policy, rows[i].Time
-			rows[i] = r
-		case wanted(r):
-			if r.Kind == audit.Intent {
-				at[r.ID] = len(rows)
-			}
-			rows = append(rows, r)
-		}
-		return nil
-	}, nil)
+	id, err := a.session(ctx)
 	if err != nil {
-		return noLog(err)
+		return err
 	}
-	return a.table(rows)
+	l := a.list(func(r audit.Record) bool { return !r.Time.Before(since) && (id == "" || r.Session == id) })
+	if a.cfg.Job.Follow {
+		return l.follow(ctx)
+	}
+	return l.read()
 }
 
-// table prints records for a reader.
-func (a *commands) table(rows []audit.Record) error {
-	w := tabwriter.NewWriter(a.streams.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TIME\tSESSION\tWHAT\tEND\tWHERE\tCOMMAND")
-	for _, r := range rows {
-		what := string(r.Kind)
-		if r.Kind == audit.Intent || r.Kind == audit.Outcome {
-			what = r.Mode
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime), a.streams.Safe(r.Session), a.streams.Safe(what), a.streams.Safe(end(r)), a.streams.Safe(r.Where), a.commandText(r))
+// session returns the id of --session, "" for all.
+func (a *commands) session(ctx context.Context) (string, error) {
+	if a.cfg.Session.ID == "" {
+		return "", nil
 	}
-	return w.Flush()
-}
-
-// shownCommand is how much of a command a row shows, in characters.
-const shownCommand = 80
-
-// commandText is a command on one line.
-func (a *commands) commandText(r audit.Record) string {
-	text := []rune(strings.Join(strings.Fields(a.streams.Name(stdio.OneLine(r.Command))), " "))
-	if len(text) > shownCommand {
-		return string(text[:shownCommand]) + "…"
+	known, err := a.known()
+	if err != nil {
+		return "", noLog(err)
 	}
-	return string(text)
+	id, err := a.connection.Stored(ctx, known, a.cfg.Session.ID)
+	if _, wrong := errors.AsType[*exit.UsageError](err); err != nil && !wrong {
+		return a.cfg.Session.ID, nil // neither the log nor the engine knows it
+	}
+	return id, err
 }
 
 // end is what became of what a record is of.

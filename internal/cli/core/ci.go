@@ -76,16 +76,23 @@ func (c *Configuration) CheckWorkspace(w sandbox.Workspace) error {
 // within reports whether a path is a directory or something in it, by name or by
 // what the names lead to.
 func within(dir, path string) bool {
-	target := func(p string) string {
-		if r, err := filepath.EvalSymlinks(p); err == nil {
-			return r
-		}
-		return p
-	}
 	for _, p := range [][2]string{{dir, path}, {target(dir), target(path)}} {
 		if rel, err := filepath.Rel(p[0], p[1]); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 			return true
 		}
 	}
 	return false
+}
+
+// target resolves the symbolic links in a path, as far as it exists: the runner may make the
+// rest later.
+func target(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(target(parent), filepath.Base(path))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,13 @@ func (c *Configuration) WantsJSON() bool { return c.Loaded() && c.JSON }
 // FileFlag is the value of --config.
 func (c *Configuration) FileFlag() pflag.Value { return &c.file }
 
+// Source is what the configuration of a command is made from, with its flags as parsed by now.
+func (c *Configuration) Source(cmd *cobra.Command) config.Source {
+	src := c.source()
+	src.Flags = cmd.Flags()
+	return src
+}
+
 // source is what the configuration is made from, but for the flags.
 func (c *Configuration) source() config.Source {
 	return config.Source{
@@ -58,9 +66,7 @@ func (c *Configuration) source() config.Source {
 // Load makes the configuration, from the command's flags as parsed by now. From then on the
 // streams are guarded, and notes are printed or gathered, as it says.
 func (c *Configuration) Load(cmd *cobra.Command) error {
-	src := c.source()
-	src.Flags = cmd.Flags()
-	cfg, err := config.Load(src)
+	cfg, err := config.Load(c.Source(cmd))
 	if err != nil {
 		exit.WordConfig(err)
 		if !exit.IsConfig(err) {
@@ -73,6 +79,7 @@ func (c *Configuration) Load(cmd *cobra.Command) error {
 	}
 	c.Config = cfg
 	c.streams.Guard(runnersOf(cfg.CI, c.env.Getenv))
+	c.streams.SetColours(stdio.Colouring(cfg.Color), c.env.Getenv)
 	c.notes.gatherIf(cfg.JSON)
 	unknown := config.UnknownVariables(c.env.All())
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
@@ -109,8 +116,17 @@ func (c *Configuration) OutputOptions() sink.Options {
 	}
 }
 
-// TerminalTimeout is the timeout of a program on a terminal: none unless the flag sets one.
-func (c *Configuration) TerminalTimeout(cmd *cobra.Command) time.Duration {
+// Idle is how long what a user has started lives while it is idle: for ever, if the setting is 0.
+func (c *Configuration) Idle() time.Duration {
+	if c.Session.Idle == 0 {
+		return sandbox.Forever
+	}
+	return c.Session.Idle
+}
+
+// LastingTimeout is the timeout of what lasts until its work is done, a job or a program on a terminal:
+// none unless the flag sets one.
+func (c *Configuration) LastingTimeout(cmd *cobra.Command) time.Duration {
 	if !cmd.Flags().Changed("timeout") {
 		return 0
 	}
@@ -154,8 +170,9 @@ func (c *Configuration) ServedSpec() (sandbox.Spec, error) {
 
 func (c *Configuration) spec(allow, deny []network.Rule) (sandbox.Spec, error) {
 	s := sandbox.Spec{
-		Image: c.Image, Profile: sandbox.Profile(c.Profile), Network: sandbox.Network(c.Network), Runtime: c.Runtime,
-		Allow: allow, Deny: deny,
+		Name: c.Session.Name, Image: c.Image, Profile: sandbox.Profile(c.Profile), Network: sandbox.Network(c.Network), Runtime: c.Runtime,
+		ImageEnv: c.Session.ImageEnv, HomeInside: c.Session.HomeInside, UserName: c.UserName,
+		Allow: allow, Deny: deny, Exclude: c.NetworkRules.Exclude, NetworkLimits: networkLimits(c.NetworkRules.Limits),
 		Limits: sandbox.Limits{
 			Memory: c.Limits.Memory, CPUs: c.Limits.CPUs, Pids: c.Limits.Pids,
 			Disk: c.Limits.Disk, Home: c.Limits.Home, Tmp: c.Limits.Tmp,
@@ -165,11 +182,58 @@ func (c *Configuration) spec(allow, deny []network.Rule) (sandbox.Spec, error) {
 	if s.Workspace, err = sandbox.ParseWorkspace(cmp.Or(c.Workspace, string(sandbox.WorkspaceVolume))); err == nil && c.User != "" {
 		s.User, err = sandbox.ParseUser(c.User)
 	}
+	for _, text := range c.Mounts {
+		if err == nil {
+			var m sandbox.Mount
+			m, err = sandbox.ParseMount(text)
+			s.Mounts = append(s.Mounts, m)
+		}
+	}
+	for _, text := range c.Caches {
+		if err == nil {
+			var m sandbox.Mount
+			m, err = sandbox.ParseCache(text)
+			s.Mounts = append(s.Mounts, m)
+		}
+	}
 	if err == nil {
 		s, err = s.Normalize()
 	}
 	if err != nil {
 		return s, exit.Misuse(exit.Hint(err), "%v", err)
 	}
-	return s, c.CheckWorkspace(s.Workspace)
+	if err := c.CheckWorkspace(s.Workspace); err != nil {
+		return s, err
+	}
+	return s, c.checkMounts(s.Mounts)
+}
+
+// checkMounts refuses mounts that would show a session the user's whole home, what this program keeps, or what
+// belongs to a runner of CI.
+func (c *Configuration) checkMounts(mounts []sandbox.Mount) error {
+	private := []struct {
+		dir, what string
+		own       bool // a directory in it is this program's
+	}{
+		{c.env.home(), "your home directory, with keys and passwords of all kinds", false},
+		{c.env.StateDir(), "what programs keep for you: outputs, logs and sockets of this one among it", true},
+		{c.env.userDir("XDG_CONFIG_HOME", ".config"), "configurations of all kinds, that of this program among them", true},
+	}
+	for _, m := range mounts {
+		if m.Dir == "" {
+			continue
+		}
+		for _, p := range private {
+			if p.dir != "" && within(m.Dir, p.dir) {
+				return exit.Misuse("name the directory in it that is needed", "mount %s: %s holds %s", m, m.Dir, p.what)
+			}
+			if p.own && p.dir != "" && within(filepath.Join(p.dir, "sandboxbash"), m.Dir) {
+				return exit.Misuse("name another directory", "mount %s: %s is a part of what this program keeps", m, m.Dir)
+			}
+		}
+		if err := c.CheckWorkspace(sandbox.Workspace{Kind: sandbox.WorkspaceBind, Dir: m.Dir}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

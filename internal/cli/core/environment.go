@@ -59,7 +59,7 @@ func (e *Environment) StateDir() string { return e.userDir("XDG_STATE_HOME", ".l
 // cacheDir is the user's cache directory for us, "" where there is none.
 func (e *Environment) cacheDir() string {
 	dir := e.Getenv("XDG_CACHE_HOME")
-	if dir == "" && e.home() != "" {
+	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(e.home(), ".cache")
 	}
 	if !filepath.IsAbs(dir) {

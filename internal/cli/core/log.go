@@ -159,7 +159,14 @@ func (l logger) Note(e sandbox.Observation) {
 		}
 		attrs = append(attrs, slog.String("host", c.Host), slog.Int("port", c.Port), slog.Bool("allowed", c.Allowed),
 			slog.String("rule", c.Rule), slog.String("why", c.Why), slog.String("method", c.Method), slog.String("path", e.Scrub(c.Path)),
-			slog.Int("status", c.Status), slog.Int64("sent", c.Sent), slog.Int64("received", c.Received), slog.String("error", e.Scrub(c.Err)))
+			slog.Int("status", c.Status), slog.Any("secrets", c.Secrets), slog.Int64("sent", c.Sent), slog.Int64("received", c.Received), slog.String("error", e.Scrub(c.Err)))
+	case e.Decision != nil:
+		d := e.Decision
+		attrs = append(attrs, slog.String("host", d.Host), slog.Int("port", d.Port), slog.String("rule", e.Scrub(d.Rule)),
+			slog.String("answer", string(d.Answer)), slog.String("by", d.By))
+		if d.Proposed {
+			attrs = append(attrs, slog.Bool("proposed", true), slog.String("reason", e.Scrub(d.Reason)))
+		}
 	case e.Err != nil:
 		level = slog.LevelWarn
 		v := failure(e)

@@ -16,8 +16,9 @@ type meter struct{ to *telemetry.Telemetry }
 // newMeter starts what the configuration and the variables OTEL_* want; nil is
 // nothing. Commands run also when the collector cannot be reached.
 func (o *Observers) newMeter(levels func() telemetry.Levels) *meter {
+	build := Build(o.version)
 	tel, err := telemetry.Start(context.Background(), telemetry.Options{
-		Version: Build(o.version).Version, Getenv: o.env.Getenv, Listener: o.metricsAt, Levels: levels,
+		Version: build.Version, Revision: build.Commit, Go: build.Go, Getenv: o.env.Getenv, Listener: o.metricsAt, Levels: levels,
 		Warn: func(err error) { o.notes.Add("warning: " + err.Error()) },
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func (*meter) Intend(context.Context, sandbox.Observation) error { return nil }
 
 // Note implements sandbox.Observer.
 func (m *meter) Note(e sandbox.Observation) {
-	switch e.Kind {
+	switch e.Kind { //nolint:exhaustive // answers of people are not measured
 	case sandbox.EventCommand:
 		m.to.Command(measured(e))
 	case sandbox.EventTransfer:

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 type Notes struct {
 	streams *stdio.Streams
 	cfg     *Configuration
+	env     *Environment
 
 	mu     sync.Mutex
 	gather bool     // guarded by mu; notes go to the JSON result, not to standard error
@@ -32,7 +34,18 @@ func (n *Notes) Add(text string) {
 	case n.gather:
 		n.list = append(n.list, text)
 	case !n.cfg.Silent():
-		fmt.Fprintf(n.streams.Stderr, "sandboxbash: note: %s\n", text)
+		fmt.Fprintf(n.streams.Stderr, "sandboxbash: %s %s\n", n.streams.Paint(n.streams.Stderr, stdio.Yellow, "note:"), text)
+	}
+}
+
+// AddDaily tells the user of something that is so for each call: what was printed in the last 24
+// hours is not printed again. A JSON result always has it.
+func (n *Notes) AddDaily(text string) {
+	n.mu.Lock()
+	printed := !n.gather && !n.cfg.Silent()
+	n.mu.Unlock()
+	if !printed || n.env.firstToday(text) {
+		n.Add(text)
 	}
 }
 
@@ -62,8 +75,13 @@ func (n *Notes) Gathered() []string {
 
 // OfSession tells what the owner of a fresh session should know.
 func (n *Notes) OfSession(s *sandbox.Session) {
+	standing := s.StandingNotes()
 	for _, text := range s.Notes() {
-		n.Add(text)
+		if slices.Contains(standing, text) {
+			n.AddDaily(text)
+		} else {
+			n.Add(text)
+		}
 	}
 	n.Listed("left out of the workspace, because they look like credentials: ", s.LeftOut())
 }

@@ -171,7 +171,7 @@ func (o *auditor) Intend(_ context.Context, e sandbox.Observation) error {
 // kinds of observations, as the log has them.
 var auditKinds = map[sandbox.EventKind]audit.Kind{
 	sandbox.EventCommand: audit.Outcome, sandbox.EventTransfer: audit.Outcome, sandbox.EventDenied: audit.Denied, sandbox.EventJobEnd: audit.JobEnd,
-	sandbox.EventConnection:   audit.Connection,
+	sandbox.EventConnection: audit.Connection, sandbox.EventNetworkAnswer: audit.Answer,
 	sandbox.EventSessionStart: audit.SessionStart, sandbox.EventSessionStop: audit.SessionStop, sandbox.EventReap: audit.Reaped,
 }
 
@@ -187,6 +187,10 @@ func (o *auditor) Note(e sandbox.Observation) {
 		c := *e.Connection
 		c.Path, c.Err = e.Scrub(c.Path), e.Scrub(c.Err)
 		r.Network, _ = json.Marshal(c) // numbers and words
+	case e.Decision != nil:
+		d := *e.Decision // its command is masked
+		d.Path, d.Rule, d.Reason = e.Scrub(d.Path), e.Scrub(d.Rule), e.Scrub(d.Reason)
+		r.Network, _ = json.Marshal(d) // numbers and words
 	case e.Err != nil:
 		r.Error = auditFailure(e)
 	default:

@@ -30,13 +30,15 @@ func New(version string, environ []string, stdin io.Reader, stdout, stderr io.Wr
 	secrets := &Secrets{env: env, cfg: cfg, ctx: context.Background()}
 	streams := stdio.New(stdin, stdout, stderr, secrets.Known)
 	streams.Guard(runnersOf(ciAuto, env.Getenv)) // for what is said before the configuration is known
-	notes := &Notes{streams: streams, cfg: cfg}
+	notes := &Notes{streams: streams, cfg: cfg, env: env}
 	cfg.streams, cfg.notes, secrets.notes = streams, notes, notes
 	artifacts := &Artifacts{env: env, cfg: cfg, notes: notes}
 	observers := &Observers{version: version, env: env, streams: streams, cfg: cfg, notes: notes, secrets: secrets}
+	connection := &Connection{env: env, streams: streams, cfg: cfg, notes: notes, secrets: secrets, artifacts: artifacts, observers: observers}
+	connection.Backend = connection.configured
 	return &Parts{
 		Version: version, Streams: streams, Env: env, Cfg: cfg, Notes: notes, Secrets: secrets, Artifacts: artifacts, Observers: observers,
-		Connection: &Connection{env: env, streams: streams, cfg: cfg, notes: notes, secrets: secrets, artifacts: artifacts, observers: observers},
+		Connection: connection,
 	}
 }
 

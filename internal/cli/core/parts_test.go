@@ -123,7 +123,7 @@ func TestSpec(t *testing.T) {
 }
 
 // A program on a terminal has a timeout only if the flag sets one.
-func TestTerminalTimeout(t *testing.T) {
+func TestLastingTimeout(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]time.Duration{"": 0, "--timeout 5s": 5 * time.Second} {
 		c := &Configuration{Config: &config.Config{Timeout: 5 * time.Second}}
@@ -132,8 +132,8 @@ func TestTerminalTimeout(t *testing.T) {
 		if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.TerminalTimeout(cmd); got != want {
-			t.Errorf("TerminalTimeout(%q) = %v; want %v", args, got, want)
+		if got := c.LastingTimeout(cmd); got != want {
+			t.Errorf("LastingTimeout(%q) = %v; want %v", args, got, want)
 		}
 	}
 }

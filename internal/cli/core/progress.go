@@ -4,98 +4,111 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"github.com/docker/go-units"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 )
 
-// Progress shows what takes long on standard error: bars on a terminal, else a
-// line for each step. It shows nothing until there is something to show.
+// Waiting begins to wait for something, such as "copying the workspace": on a terminal, a line on
+// standard error says so from the first second on, unless the configuration asks for silence or
+// JSON. The caller must call Done of what it returns, which may be nil.
+func (c *Configuration) Waiting(what string) *stdio.Waiting {
+	if c.Quiet || c.JSON {
+		return nil
+	}
+	return c.streams.Waiting(what)
+}
+
+// Progress shows the steps of a pull, a load, a build or a start as a Waiting does.
 type Progress struct {
 	streams *stdio.Streams
-	silent  bool // nothing is shown
-	draw    bool // bars
+	what    string
+	silent  bool
+	wait    *stdio.Waiting
 
-	mu   sync.Mutex
-	bars *mpb.Progress       // guarded by mu; nil until the first step with a size
-	bar  map[string]*mpb.Bar // guarded by mu; by step
-	last map[string]string   // guarded by mu; the status of each step
-	over bool                // guarded by mu
+	mu    sync.Mutex
+	lines bool             // guarded by mu; see Lines
+	steps map[string]*step // guarded by mu; those with a size, by their ids
+	over  bool             // guarded by mu
 }
 
-// NewProgress shows steps on standard error while they are under way, unless the
-// configuration asks for silence or JSON.
-func NewProgress(streams *stdio.Streams, cfg *Configuration) *Progress {
-	return &Progress{streams: streams, silent: cfg.Quiet || cfg.JSON, draw: stdio.IsTerminal(streams.Stderr), bar: map[string]*mpb.Bar{}, last: map[string]string{}}
+// step is a step of a known size, such as a layer's download. What is done with a layer after
+// that, under another status, does not count again.
+type step struct {
+	status       string
+	current, all int64 // bytes
 }
 
-// maxSteps bounds the steps that are shown apart; further ones show as one.
+// NewProgress begins to wait. The caller must call Close.
+func NewProgress(cfg *Configuration, what string) *Progress {
+	return &Progress{streams: cfg.streams, what: what, silent: cfg.Quiet || cfg.JSON, wait: cfg.Waiting(what), steps: map[string]*step{}}
+}
+
+// Lines has messages about the whole printed on standard error, also where that is not a
+// terminal: those of a build are its commands' output.
+func (p *Progress) Lines() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = true
+}
+
+// maxSteps bounds the steps that are counted apart; further ones count as one.
 const maxSteps = 256
 
 // Show takes one step of a pull, load or build. Its words are an engine's, a
 // registry's or a build's: they are made safe.
 func (p *Progress) Show(s engine.Progress) {
-	if p.silent {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over {
+	if p.silent || p.over || s.Status == "" && s.Total == 0 {
 		return
 	}
-	if _, known := p.last[s.ID]; !known && len(p.last) >= maxSteps {
-		s.ID = ""
-	}
-	if p.draw && s.Total > 0 {
-		p.advance(s)
+	if p.lines && s.ID == "" && s.Total == 0 {
+		fmt.Fprintln(p.streams.Stderr, p.streams.Safe(s.Status))
 		return
 	}
-	if p.last[s.ID] == s.Status || s.Status == "" || p.bar[s.ID] != nil {
-		return
-	}
-	p.last[s.ID] = s.Status
-	line := s.Status
-	if s.ID != "" {
-		line = s.ID + ": " + line
-	}
-	line = p.streams.Safe(line)
-	if p.bars != nil {
-		_, _ = fmt.Fprintln(p.bars, line)
-		return
-	}
-	fmt.Fprintln(p.streams.Stderr, line)
+	p.count(s)
+	p.wait.Say(p.text(s))
 }
 
-// advance moves a step's bar. It needs mu.
-func (p *Progress) advance(s engine.Progress) {
-	if p.bars == nil {
-		p.bars = mpb.New(mpb.WithOutput(stdio.Raw(p.streams.Stderr)), mpb.WithAutoRefresh())
+// count needs mu.
+func (p *Progress) count(s engine.Progress) {
+	one := p.steps[s.ID]
+	switch {
+	case one == nil && s.Total <= 0:
+		return
+	case one == nil:
+		if len(p.steps) >= maxSteps {
+			s.ID = ""
+		}
+		one = &step{status: s.Status}
+		p.steps[s.ID] = one
 	}
-	b := p.bar[s.ID]
-	if b == nil {
-		name := p.streams.Safe(s.ID + " " + s.Status)
-		b = p.bars.AddBar(s.Total,
-			mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
-			mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f")))
-		p.bar[s.ID] = b
-		p.last[s.ID] = s.Status
+	if s.Status != one.status {
+		one.current = one.all
+		return
 	}
-	b.SetTotal(s.Total, false)
-	b.SetCurrent(min(s.Current, s.Total))
+	one.current, one.all = min(s.Current, s.Total), s.Total
 }
 
-// Close ends the showing.
+// text needs mu.
+func (p *Progress) text(s engine.Progress) string {
+	text := p.what + ": " + s.Status
+	var current, all int64
+	for _, one := range p.steps {
+		current, all = current+one.current, all+one.all
+	}
+	if all > 0 {
+		text += fmt.Sprintf(", %s of %s", units.HumanSize(float64(current)), units.HumanSize(float64(all)))
+	}
+	return text
+}
+
+// Close ends the wait. It may be called more than once.
 func (p *Progress) Close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.over = true
-	if p.bars == nil {
-		return
-	}
-	for _, b := range p.bar {
-		b.Abort(false) // those that are complete stay so
-	}
-	p.bars.Wait()
+	p.mu.Unlock()
+	p.wait.Done()
 }

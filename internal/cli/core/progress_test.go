@@ -2,70 +2,76 @@ package core
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/engine"
 )
 
-// Without a terminal progress is one line a step, made safe.
+// Without a terminal there is no progress, but for the output of a build, made safe.
 func TestProgressLines(t *testing.T) {
 	t.Parallel()
-	var errs bytes.Buffer
-	p := New("", nil, nil, nil, &errs)
-	p.Cfg.Config = &config.Config{}
-	shown := NewProgress(p.Streams, p.Cfg)
-	for _, s := range []engine.Progress{
-		{ID: "layer1", Status: "Downloading", Current: 1, Total: 10},
-		{ID: "layer1", Status: "Downloading", Current: 5, Total: 10},
-		{ID: "layer2", Status: "Waiting"},
-		{ID: "layer1", Status: "Pull complete"},
-		{Status: "evil\x1b]0;title\x07 line\nsandboxbash: note: forged"},
+	for _, row := range []struct {
+		name  string
+		cfg   config.Config
+		lines bool
+		want  string
+	}{
+		{"a pull", config.Config{}, false, ""},
+		{"a build", config.Config{}, true, "Step 1/2\nevil line sandboxbash: note: forged\n"},
+		{"a quiet build", config.Config{Quiet: true}, true, ""},
+		{"a build with --json", config.Config{JSON: true}, true, ""},
 	} {
-		shown.Show(s)
-	}
-	shown.Close()
-	shown.Show(engine.Progress{Status: "too late"})
-	want := "layer1: Downloading\nlayer2: Waiting\nlayer1: Pull complete\nevil line sandboxbash: note: forged\n"
-	if errs.String() != want {
-		t.Errorf("progress = %q; want %q", errs.String(), want)
-	}
-	for _, cfg := range []config.Config{{Quiet: true}, {JSON: true}} {
-		errs.Reset()
-		p.Cfg.Config = &cfg
-		shown := NewProgress(p.Streams, p.Cfg)
-		shown.Show(engine.Progress{Status: "x"})
+		var errs bytes.Buffer
+		p := New("", nil, nil, nil, &errs)
+		p.Cfg.Config = &row.cfg
+		shown := NewProgress(p.Cfg, "building")
+		if row.lines {
+			shown.Lines()
+		}
+		for _, s := range []engine.Progress{
+			{Status: "Step 1/2"},
+			{ID: "layer1", Status: "Downloading", Current: 1, Total: 10},
+			{ID: "layer2", Status: "Waiting"},
+			{Status: "evil\x1b]0;title\x07 line\nsandboxbash: note: forged"},
+		} {
+			shown.Show(s)
+		}
 		shown.Close()
-		if errs.Len() > 0 {
-			t.Errorf("progress with %+v = %q; want nothing", cfg, errs.String())
+		shown.Show(engine.Progress{Status: "too late"})
+		shown.Close()
+		if errs.String() != row.want {
+			t.Errorf("%s: %q; want %q", row.name, errs.String(), row.want)
 		}
 	}
 }
 
-// On a terminal progress is a bar for each step that has a size.
-func TestProgressBars(t *testing.T) {
+// The bytes of all layers are summed up, each once.
+func TestProgressText(t *testing.T) {
 	t.Parallel()
-	var errs bytes.Buffer
-	p := New("", nil, nil, nil, &errs)
+	p := New("", nil, nil, nil, nil)
 	p.Cfg.Config = &config.Config{}
-	shown := NewProgress(p.Streams, p.Cfg)
-	shown.draw = true
-	for _, s := range []engine.Progress{
-		{Status: "Pulling"},
-		{ID: "layer1", Status: "Downloading", Current: 512, Total: 1024},
-		{ID: "layer2", Status: "Downloading", Current: 1, Total: 1024},
-		{ID: "layer1", Status: "Downloading", Current: 1024, Total: 1024},
-		{ID: "layer1", Status: "Pull complete"},
+	shown := NewProgress(p.Cfg, "starting web")
+	for _, row := range []struct {
+		step engine.Progress
+		want string
+	}{
+		{engine.Progress{ID: "13", Status: "Pulling from library/debian"}, "starting web: Pulling from library/debian"},
+		{engine.Progress{ID: "a", Status: "Downloading", Current: 1e6, Total: 10e6}, "starting web: Downloading, 1MB of 10MB"},
+		{engine.Progress{ID: "b", Status: "Downloading", Current: 5e6, Total: 20e6}, "starting web: Downloading, 6MB of 30MB"},
+		{engine.Progress{ID: "a", Status: "Extracting", Current: 1e6, Total: 40e6}, "starting web: Extracting, 15MB of 30MB"},
+		{engine.Progress{ID: "b", Status: "Downloading", Current: 90e6, Total: 20e6}, "starting web: Downloading, 30MB of 30MB"},
+		{engine.Progress{ID: "b", Status: "Pull complete"}, "starting web: Pull complete, 30MB of 30MB"},
 	} {
-		shown.Show(s)
+		shown.count(row.step)
+		if got := shown.text(row.step); got != row.want {
+			t.Errorf("%+v: %q; want %q", row.step, got, row.want)
+		}
 	}
-	shown.Close() // also with a bar that is not full
-	got := errs.String()
-	if !strings.HasPrefix(got, "Pulling\n") || !strings.Contains(got, "layer1 Downloading") || !strings.Contains(got, "1.0 KiB / 1.0 KiB") {
-		t.Errorf("progress = %q; want a line and two bars", got)
+	for i := range 2 * maxSteps {
+		shown.count(engine.Progress{ID: string(rune('一' + i)), Status: "x", Total: 1})
 	}
-	if strings.Contains(got, "Pull complete") {
-		t.Errorf("progress = %q; want no line for a step that has a bar", got)
+	if len(shown.steps) > maxSteps+1 {
+		t.Errorf("%d steps are kept", len(shown.steps))
 	}
 }

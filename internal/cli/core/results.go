@@ -62,3 +62,19 @@ type ErrorJSON struct {
 	Message string       `json:"message"`
 	Hint    string       `json:"hint,omitempty"` // what to do
 }
+
+// List prints the result of a command that lists things: as JSON, in which an empty list is [], or
+// as a table with a head, whose columns are separated by tabs in head and in what row returns.
+func List[T any](cfg *Configuration, list []T, head string, row func(T) string) error {
+	if cfg.JSON {
+		if list == nil {
+			list = []T{}
+		}
+		return stdio.PrintJSON(cfg.streams.Stdout, list)
+	}
+	return cfg.streams.Table(head, func(w io.Writer) {
+		for _, one := range list {
+			fmt.Fprintln(w, row(one))
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -36,13 +37,16 @@ type Secrets struct {
 	args  []string        // of the call
 
 	mu       sync.Mutex
-	made     bool           // guarded by mu
-	by       *config.Config // guarded by mu; what they were found by; nil before load
-	known    *sink.Secrets  // guarded by mu
-	inject   []string       // guarded by mu; K=V of configured secrets
-	warnings []sink.Warning // guarded by mu; not told so far
-	err      error          // guarded by mu; why a configured secret is not masked
-	told     bool           // guarded by mu; the user knows of err
+	given    map[string]string // guarded by mu; see Use; nil: their sources have the values
+	found    map[string]string // guarded by mu; the values of configured secrets by name
+	made     bool              // guarded by mu
+	by       *config.Config    // guarded by mu; what they were found by; nil before load
+	known    *sink.Secrets     // guarded by mu
+	inject   []string          // guarded by mu; K=V of configured secrets
+	hosted   []sandbox.Secret  // guarded by mu; configured ones that requests get, and commands do not
+	warnings []sink.Warning    // guarded by mu; not told so far
+	err      error             // guarded by mu; why a configured secret is not masked
+	told     bool              // guarded by mu; the user knows of err
 }
 
 // Begin says what the call is. It is called before anything is printed.
@@ -60,19 +64,32 @@ func (s *Secrets) Known() *sink.Secrets {
 
 // find needs mu. It prints nothing.
 func (s *Secrets) find() {
-	s.made, s.by, s.inject, s.err = true, s.cfg.Config, nil, nil
+	s.made, s.by, s.inject, s.hosted, s.err = true, s.cfg.Config, nil, nil, nil
 	var list []sink.Secret
+	s.found = map[string]string{}
 	configured, file := s.configured()
 	for _, one := range configured {
-		value, err := s.valueOf(one, file)
+		value, err := s.given[one.Name], error(nil)
+		if s.given == nil {
+			value, err = s.valueOf(one, file)
+		}
+		s.found[one.Name] = value
 		s.err = cmp.Or(s.err, err)
 		list = append(list, sink.Secret{Name: one.Name, Value: value})
 		if one.Inject && value != "" {
 			s.inject = append(s.inject, one.Name+"="+value)
 		}
+		if len(one.Hosts) > 0 && value != "" {
+			hosted := sandbox.Secret{Name: one.Name, Value: value, Hosts: one.Hosts, InQuery: one.In == config.InQuery}
+			if err := hosted.Check(); err != nil {
+				s.err = cmp.Or(s.err, exit.Misuse("correct its source in "+file, "%v", err))
+			}
+			s.hosted = append(s.hosted, hosted)
+		}
 	}
 	if s.cfg.Loaded() {
 		list = append(list, secretsOf(s.cfg.Env.Set)...)
+		list = append(list, proxySecrets(s.cfg.NetworkRules)...)
 	} else {
 		list = append(list, secretsOf(givenEnv(s.args))...)
 	}
@@ -143,6 +160,34 @@ func (s *Secrets) injected() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.inject
+}
+
+// Use has the values that another process has found stand for those of their sources, which are not
+// asked. A configured secret without one has no value.
+func (s *Secrets) Use(values map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made, s.given = false, values
+	if values == nil {
+		s.given = map[string]string{}
+	}
+}
+
+// values are the values of the configured secrets, for a process that is to Use them.
+func (s *Secrets) values() map[string]string {
+	s.Known()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found
+}
+
+// Hosted are the configured secrets that are put into requests to their hosts. Sessions know them by
+// placeholders.
+func (s *Secrets) Hosted() []sandbox.Secret {
+	s.Known()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hosted
 }
 
 // givenEnv is what --env says, before it is understood, and if it never is.

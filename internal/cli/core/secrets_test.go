@@ -67,3 +67,32 @@ func TestSecretSources(t *testing.T) {
 		}
 	}
 }
+
+// What another process has found is used, and no source is asked again.
+func TestSecretsHandedOver(t *testing.T) {
+	t.Parallel()
+	list := []config.Secret{
+		{Name: "ONE", From: config.FromCommand, Source: "echo value-of-one"},
+		{Name: "TWO", From: config.FromEnv, Source: "TWO"},
+	}
+	starter := New("", []string{"TWO=value-of-two", "PATH=" + os.Getenv("PATH")}, nil, nil, io.Discard)
+	starter.Cfg.Config = &config.Config{Secrets: list}
+	values := starter.Secrets.values()
+	if want := map[string]string{"ONE": "value-of-one", "TWO": "value-of-two"}; !cmp.Equal(values, want) {
+		t.Fatalf("values() = %q; want %q", values, want)
+	}
+	list[0].Source = "echo asked >&2; echo another-value; exit 1"
+	p := New("", nil, nil, nil, io.Discard)
+	p.Cfg.Config = &config.Config{Secrets: list}
+	p.Secrets.Use(values)
+	if err := p.Secrets.Ready(); err != nil {
+		t.Errorf("Ready() = %v: a source was asked", err)
+	}
+	if got, want := p.Streams.Scrub("value-of-one value-of-two"), "[REDACTED:ONE] [REDACTED:TWO]"; got != want {
+		t.Errorf("scrub() = %q; want %q", got, want)
+	}
+	p.Secrets.Use(nil)
+	if err := p.Secrets.Ready(); err != nil || len(p.Secrets.values()["ONE"]) > 0 {
+		t.Errorf("without values: %q, %v", p.Secrets.values(), err)
+	}
+}

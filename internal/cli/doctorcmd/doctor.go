@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -38,59 +39,102 @@ type finding struct {
 	Topic string `json:"topic"`
 	Text  string `json:"text"`
 	Todo  string `json:"todo,omitempty"`
+
+	repair *repair // nil: it is not for doctor to change
+}
+
+// repair is what doctor --fix does about a finding. It must be safe: nothing that is in use is changed,
+// and nothing is lost.
+type repair struct {
+	what string                                // said before
+	do   func(context.Context) (string, error) // says what was done
 }
 
 func ok(topic, format string, args ...any) finding {
 	return finding{Level: levelOK, Topic: topic, Text: fmt.Sprintf(format, args...)}
 }
 
-func warn(topic, text, todo string) finding { return finding{levelWarn, topic, text, todo} }
-func fail(topic, text, todo string) finding { return finding{levelFail, topic, text, todo} }
+func warn(topic, text, todo string) finding {
+	return finding{Level: levelWarn, Topic: topic, Text: text, Todo: todo}
+}
+
+func fail(topic, text, todo string) finding {
+	return finding{Level: levelFail, Topic: topic, Text: text, Todo: todo}
+}
 
 // doctor is the command doctor.
 type doctor struct {
 	streams    *stdio.Streams
 	cfg        *core.Configuration
 	connection *core.Connection
+	network    bool              // --network: try what can be reached
+	fix        bool              // --fix: repair what can be repaired safely
+	env        *core.Environment // says where the holders of networks are
+
+	found []finding // what was told
 }
 
 // Command is the command doctor.
 func Command(p *core.Parts) *cobra.Command {
-	a := &doctor{streams: p.Streams, cfg: p.Cfg, connection: p.Connection}
+	a := &doctor{streams: p.Streams, cfg: p.Cfg, connection: p.Connection, env: p.Env}
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the engine and the confinement of a session",
 		Long: `Check the engine, and start a session to verify that it is confined as it should be.
-Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fail.`,
-		Example: "  sandboxbash doctor\n  sandboxbash doctor --image debian:stable-slim --json",
+Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fail.
+
+With --fix, repair what can be repaired without a risk, and say before and after what is
+changed: take the right to change the configuration file from other users, and remove
+leftovers of ended sessions, of which workspaces are kept as usual (keep.for).`,
+		Example: "  sandboxbash doctor\n  sandboxbash doctor --fix\n  sandboxbash doctor --image debian:stable-slim --json\n  sandboxbash doctor --network",
 		Args:    flags.Args(0, 0, "no arguments"), GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "image", "profile", "runtime", "json")
+	cmd.Flags().BoolVar(&a.network, "network", false, "test from inside a session what it can reach without a network")
+	cmd.Flags().BoolVar(&a.fix, "fix", false, "repair what can be repaired without a risk")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
-		var found []finding
-		tell := func(list ...finding) {
+		a.diagnose(ctx, func(list ...finding) {
 			for _, f := range list {
-				f.Text, f.Todo = a.streams.Scrub(f.Text), a.streams.Scrub(f.Todo)
-				found = append(found, f)
-				if !a.cfg.JSON {
-					a.printFinding(f)
-				}
+				a.tell(ctx, f)
 			}
-		}
-		a.diagnose(ctx, tell)
+		})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if a.cfg.JSON {
-			if err := stdio.PrintJSON(a.streams.Stdout, found); err != nil {
+			if err := stdio.PrintJSON(a.streams.Stdout, a.found); err != nil {
 				return err
 			}
 		}
-		if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+		if slices.ContainsFunc(a.found, func(f finding) bool { return f.Level == levelFail }) {
 			return exit.StatusError(exit.Findings)
 		}
 		return nil
 	})
 	return cmd
+}
+
+// tell says what was found, and repairs it if it can and may.
+func (a *doctor) tell(ctx context.Context, f finding) {
+	if f.repair != nil && !a.fix {
+		f.Todo += ", or `sandboxbash doctor --fix`"
+	}
+	f.Text, f.Todo = a.streams.Scrub(f.Text), a.streams.Scrub(f.Todo)
+	a.found = append(a.found, f)
+	if !a.cfg.JSON {
+		a.printFinding(f)
+	}
+	if f.repair == nil || !a.fix || ctx.Err() != nil {
+		return
+	}
+	if !a.cfg.JSON {
+		a.printFinding(finding{Level: "fix", Topic: f.Topic, Text: a.streams.Scrub(f.repair.what)})
+	}
+	done, err := f.repair.do(ctx)
+	if err != nil {
+		a.tell(ctx, fail(f.Topic, "not repaired: "+err.Error(), f.Todo))
+		return
+	}
+	a.tell(ctx, ok(f.Topic, "repaired: %s", done))
 }
 
 func (a *doctor) printFinding(f finding) {
@@ -108,6 +152,7 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 		file = a.cfg.File
 	}
 	tell(ok("config", "%s", file))
+	tell(fileFindings(a.cfg.File)...)
 	tell(policyFindings(a.cfg.Policy)...)
 	tell(agentFindings(a.cfg.Config)...)
 	c, err := a.connection.Connect(ctx)
@@ -120,7 +165,7 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 		tell(fail("engine", err.Error(), "restart it"))
 		return
 	}
-	tell(ok("engine", "%s %s at %s (%s/%s, kernel %s)", info.Name, info.Version, info.Address, info.OS, info.Arch, info.KernelVersion))
+	tell(ok("engine", "%s %s at %s (%s/%s, kernel %s), %s", info.Name, info.Version, info.Address, info.OS, info.Arch, info.KernelVersion, namedBy(info.Source)))
 	tell(ok("api", "version %s", info.APIVersion))
 	tell(engineFindings(info)...)
 	r, err := a.connection.Resolver(ctx)
@@ -132,7 +177,29 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 		return
 	}
 	tell(ok("runner", "there is one for linux/%s, and it is on the engine", info.Arch))
+	tell(a.holders(ctx)...)
+	tell(a.leftovers(ctx, r)...)
 	tell(a.trySession(ctx, r)...)
+	if a.network {
+		tell(a.networkFindings(ctx, r)...)
+	}
+}
+
+// holders tells of the processes that carry the connections of sessions that last. Sockets of those
+// that were killed are removed.
+func (a *doctor) holders(ctx context.Context) []finding {
+	held, died, err := holder.Networks(ctx, a.env)
+	if err != nil {
+		return nil // this system has none
+	}
+	var out []finding
+	if len(held) > 0 {
+		out = append(out, ok("networks", "%d processes carry the connections of sessions that last", len(held)))
+	}
+	if died > 0 {
+		out = append(out, warn("networks", fmt.Sprintf("%d processes that carried the connections of sessions were killed", died), "run a command in these sessions: it starts them again"))
+	}
+	return out
 }
 
 // engineFindings judges what an engine says of itself.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
+
 	"github.com/sandboxbash/sandboxbash/config"
 	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -45,6 +47,16 @@ func (InterruptError) Error() string { return ErrInterrupted.Error() }
 func (InterruptError) Is(target error) bool {
 	return target == ErrInterrupted || target == exec.ErrInterrupt
 }
+
+// ErrHangup is the cause of a context that ended because this process's terminal has gone. It is an
+// ErrInterrupted, too.
+var ErrHangup error = hangupError{}
+
+type hangupError struct{}
+
+func (hangupError) Error() string { return ErrInterrupted.Error() }
+
+func (hangupError) Unwrap() error { return ErrInterrupted }
 
 // ErrBrokenPipe is the cause of a run that ended because its output has no reader any more.
 var ErrBrokenPipe = errors.New("the reader of the output has gone")
@@ -111,10 +123,14 @@ var todos = map[exec.Cause]string{
 	exec.CauseRunnerLost:         lookFirst,
 	exec.CauseUnconfirmed:        lookFirst,
 	sandbox.CauseUnrecorded:      "audit.required is on: see to the log's directory, and check the log with `sandboxbash audit verify`",
-	sandbox.CauseConflict:        "see both sides with `sandboxbash session diff`, pull to another directory, or overwrite what was changed here with --force",
+	sandbox.CauseConflict:        "see the session's side with `sandboxbash session diff`, and pull to another directory, or overwrite what was changed here with `sandboxbash session pull --force`",
+	sandbox.CauseUnmerged:        "see the session's side with `sandboxbash session diff -u`, then merge the named files by hand, or name paths that can be applied",
+	sandbox.CauseApplying:        "try again when it has ended",
+	sandbox.CauseUnknownCache:    "list the caches with `sandboxbash cache ls`",
+	sandbox.CausePaused:          "resume it with `sandboxbash session resume`",
 	sandbox.CauseUnknownSession:  "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`",
 	sandbox.CauseUnknownJob:      "list the jobs with `sandboxbash job ls`",
-	sandbox.CauseJobRunning:      "end it first with `sandboxbash job kill`",
+	sandbox.CauseJobRunning:      "end it first with `sandboxbash job stop`",
 	sandbox.CauseUnknownArtifact: "list the artifacts with `sandboxbash artifact ls`",
 	sandbox.CauseUnknownImage:    "name another image with --image; --image host is a snapshot of this machine's programs",
 	sandbox.CausePosture:         "see what this engine can do with `sandboxbash doctor`",
@@ -203,13 +219,14 @@ func Words(err error) string {
 	return err.Error()
 }
 
-// Report prints an error, what to do about it indented below.
-func Report(w io.Writer, text, todo string) {
+// Report prints an error, what to do about it indented below. name is the program's, perhaps in a
+// colour.
+func Report(w io.Writer, name, text, todo string) {
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
 	if todo != "" {
 		text += "\n  " + todo
 	}
-	fmt.Fprintf(w, "sandboxbash: %s\n", text)
+	fmt.Fprintf(w, "%s %s\n", name, text)
 }
 
 // Limits are what a command was held to, for ending to name.
@@ -232,7 +249,11 @@ func Ending(res sandbox.Result, held Limits) string {
 	case exec.OutputLimit:
 		text = fmt.Sprintf("ended at the output limit of %d bytes", held.Output)
 	case exec.OOMKilled:
-		return "ended by the kernel at the memory limit; give the session more with --memory"
+		text = "ended by the kernel at the memory limit"
+		if res.MemoryLimit > 0 {
+			text += " of " + units.BytesSize(float64(res.MemoryLimit))
+		}
+		return text + "; give the session more with --memory"
 	case exec.Signalled:
 		return "ended by " + SignalName(res.Signal)
 	case exec.HandedOver:

@@ -112,7 +112,7 @@ func TestTodo(t *testing.T) {
 		{&exec.Error{Outcome: exec.Lost, Cause: sandbox.CauseRemoved, Err: sandbox.ErrUnknownSession}, ""},
 		{&exec.Error{Outcome: exec.Unknown, Cause: exec.CauseEngine, Err: context.Canceled}, ""},
 		{&policy.Denial{Decision: policy.Decision{Tool: "read"}}, "use the tool read instead; see what it sees with `sandboxbash policy explain`"},
-		{sandbox.ErrJobRunning, "end it first with `sandboxbash job kill`"},
+		{sandbox.ErrJobRunning, "end it first with `sandboxbash job stop`"},
 		{&images.MissingError{Ref: "x"}, "name another image with --image; --image host is a snapshot of this machine's programs"},
 		{&config.Error{Key: "k"}, "correct it; `sandboxbash help config` lists the keys"},
 		{Misuse("do this", "wrong"), "do this"},
@@ -151,6 +151,10 @@ func TestEnding(t *testing.T) {
 		{sandbox.Result{Status: exec.Status{Reason: exec.Cancelled}, Killed: "term"}, "cancelled (killed: term)"},
 		{sandbox.Result{Status: exec.Status{Reason: exec.OutputLimit}, Killed: "reset"}, "ended at the output limit of 1000 bytes (killed: reset)"},
 		{sandbox.Result{Status: exec.Status{Reason: exec.Signalled, Signal: 11}}, "ended by SIGSEGV"},
+		{
+			sandbox.Result{Status: exec.Status{Reason: exec.OOMKilled, Signal: 9}, MemoryLimit: 512 << 20},
+			"ended by the kernel at the memory limit of 512MiB; give the session more with --memory",
+		},
 		{sandbox.Result{Status: exec.Status{Reason: exec.OOMKilled, Signal: 9}}, "ended by the kernel at the memory limit; give the session more with --memory"},
 	} {
 		if got := Ending(test.res, held); got != test.want {

@@ -40,6 +40,8 @@ func Hint(err error) string {
 	case sandbox.HintCopy:
 		return "copy it into the session with --workspace copy:" + about + ", and take changes out with `sandboxbash session pull`; " +
 			"or give this process that directory of the engine's machine at the same path"
+	case sandbox.HintMount:
+		return "copy it into the session with `sandboxbash session push " + about + " SESSION:PATH`, or name a directory that the engine's machine has at the same path"
 	case sandbox.HintOwner:
 		return "change its owner, name another user with --user, use copy:" + about + ", or --profile dev"
 	case sandbox.HintDev:
@@ -52,6 +54,11 @@ func Hint(err error) string {
 		return "give it more with --memory"
 	case sandbox.HintForce:
 		return "--force overwrites it"
+	case sandbox.HintResolver:
+		return "end the program that listens there (`sandboxbash session ps " + about + "` and `session ports` list them), and do this again; " +
+			"or start a session with --allow, which takes the port before the first command"
+	case sandbox.HintSecretEnv:
+		return "give it to single commands with --env, or to all by the configuration file: `secrets: [{name: " + about + ", from: env, inject: true}]`"
 	case sandbox.HintKept:
 		return "look at it with `sandboxbash session diff " + about + "`, or get it with `sandboxbash session pull " + about + ":. DIR`"
 	}

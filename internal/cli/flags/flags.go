@@ -18,16 +18,18 @@ import (
 // Settings that several commands take as flags.
 var (
 	Session = []string{
-		"image", "workspace", "user", "profile", "network", "runtime",
-		"limits.memory", "limits.cpus", "limits.pids", "limits.disk", "limits.home", "limits.tmp",
+		"image", "workspace", "mounts", "caches", "user", "user-name", "profile", "network", "runtime",
+		"limits.memory", "limits.cpus", "limits.pids", "limits.disk", "limits.home", "limits.tmp", "session.home-in-workspace", "session.image-env",
 	}
 	// Network are for commands that hold the session as long as it lives.
 	Network = []string{"network.allow", "network.deny"}
+	// Asking are for those of them that can ask about what no rule allows.
+	Asking  = []string{"network.ask", "network.ask-timeout"}
 	Command = []string{
-		"timeout", "grace", "run.cwd", "env.set", "env.unsafe", "run.stdin", "output.limit", "shell", "run.exclusive", "run.file",
-		"run.background", "run.background-after", "run.preview",
+		"timeout", "grace", "run.cwd", "env.set", "env.unsafe", "run.stdin", "run.no-stdin", "output.limit", "shell", "run.exclusive", "run.command", "run.file",
+		"run.background", "run.background-after", "run.merge", "run.preview",
 		"pty.ask", "pty.kill-keys", "pty.unattended",
-		"report.junit", "report.summary",
+		"report.junit", "report.junit-name", "report.summary",
 		"artifacts.mode", "json", "quiet",
 	}
 )
@@ -138,6 +140,24 @@ func (v *listValue) Set(text string) error {
 	return nil
 }
 
+// OneOf refuses a command line that has more than one of some flags of a command. It sets the
+// command's PreRunE.
+func OneOf(cmd *cobra.Command, names ...string) {
+	cmd.MarkFlagsMutuallyExclusive(names...) // completion leaves the others out
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		var given []string
+		for _, name := range names {
+			if cmd.Flags().Changed(name) {
+				given = append(given, "--"+name)
+			}
+		}
+		if len(given) < 2 {
+			return nil
+		}
+		return exit.Misuse("leave out all but one", "%s cannot be given together", strings.Join(given, " and "))
+	}
+}
+
 // Arg is the word at an index, or "".
 func Arg(args []string, at int) string {
 	if at >= len(args) {
@@ -161,8 +181,8 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(names) > 0 {
 		todo = "it has " + strings.Join(names, ", ") + "; " + todo
 	}
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		todo = fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), like[0])
+	if like := likeCommands(cmd, args[0]); len(like) > 0 {
+		todo = "did you mean " + anyOf(like) + "?"
 	}
 	return exit.Misuse(todo, "%s has no command %q", cmd.CommandPath(), args[0])
 }
@@ -173,7 +193,6 @@ func Family(use, short, example string, commands ...*cobra.Command) *cobra.Comma
 		Use: use, Short: short, Example: example, Args: NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.SuggestionsMinimumDistance = 2
 	c.AddCommand(commands...)
 	return c
 }

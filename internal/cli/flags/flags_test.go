@@ -193,3 +193,28 @@ func TestArg(t *testing.T) {
 		}
 	}
 }
+
+// Flags that exclude each other are wrong use together, and not alone.
+func TestOneOf(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{"": "", "--a": "", "--b": "", "--a --b": "--a and --b cannot be given together", "--b --a --c": "--a and --b cannot be given together"} {
+		cmd := command()
+		cmd.RunE = func(*cobra.Command, []string) error { return nil }
+		for _, name := range []string{"a", "b", "c"} {
+			cmd.Flags().Bool(name, false, "")
+		}
+		flags.OneOf(cmd, "a", "b")
+		cmd.SetArgs(strings.Fields(line))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.ExecuteContext(t.Context())
+		if want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", line, err)
+			}
+			continue
+		}
+		if misuse, ok := errors.AsType[*exit.UsageError](err); !ok || misuse.Text != want {
+			t.Errorf("%q: %v; want %q", line, err, want)
+		}
+	}
+}

@@ -23,6 +23,9 @@ type Client struct {
 	conn  *net.UnixConn
 	lines *bufio.Reader
 	sent  int
+	raw   bool // errors of the holder are returned as they came
+	// lost says why there is no answer, once a read or write has failed; nil: broken does.
+	lost func(ctx context.Context, err error) error
 }
 
 // Times that a holder has to answer. What is waited for adds its own.
@@ -49,6 +52,18 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Call asks and waits for the answer, so long at most.
 func (c *Client) Call(ctx context.Context, patience time.Duration, method string, params map[string]any, result any) error {
+	return c.call(ctx, patience, method, params, result)
+}
+
+// Pass is Call for a request of another client: its parameters, the result and an error are as they came.
+func (c *Client) Pass(ctx context.Context, patience time.Duration, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	c.raw = true
+	defer func() { c.raw = false }()
+	err = c.call(ctx, patience, method, params, &result)
+	return result, err
+}
+
+func (c *Client) call(ctx context.Context, patience time.Duration, method string, params, result any) error {
 	c.sent++
 	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.sent, "method": method, "params": params})
 	if err != nil {
@@ -78,6 +93,8 @@ func (c *Client) Call(ctx context.Context, patience time.Duration, method string
 		switch {
 		case answer.ID != c.sent: // a notification
 			continue
+		case answer.Error != nil && c.raw:
+			return answer.Error
 		case answer.Error != nil:
 			return Answered(answer.Error)
 		case result == nil:
@@ -92,6 +109,8 @@ func (c *Client) broken(ctx context.Context, patience time.Duration, err error) 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case c.lost != nil:
+		return c.lost(ctx, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &exec.Error{Outcome: exec.Unknown, Cause: CauseNoAnswer, Err: fmt.Errorf(
 			"terminal %s has not answered within %v: its program does not read what is typed, or its holder hangs", c.ID, patience)}

@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// keepsTerminals tells whether a process can be left behind here, to keep one.
-const keepsTerminals = true
+// Keeps tells whether a process can be left behind here, to keep one.
+const Keeps = true
 
-// Detached is a command that goes on without this process: in a session of its own
+// detached is a command that goes on without this process: in a session of its own
 // no terminal's hang-up or key reaches it.
-func Detached(ctx context.Context, path string, args ...string) *osexec.Cmd {
+func detached(ctx context.Context, path string, args ...string) *osexec.Cmd {
 	keepOwnFiles()
 	cmd := osexec.CommandContext(context.WithoutCancel(ctx), path, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -7,12 +7,12 @@ import (
 	osexec "os/exec"
 )
 
-// keepsTerminals tells whether a process can be left behind here, to keep one.
-const keepsTerminals = false
+// Keeps tells whether a process can be left behind here, to keep one.
+const Keeps = false
 
 var errNotHere = errors.New("not on Windows")
 
-func Detached(ctx context.Context, path string, args ...string) *osexec.Cmd {
+func detached(ctx context.Context, path string, args ...string) *osexec.Cmd {
 	return osexec.CommandContext(context.WithoutCancel(ctx), path, args...)
 }
 

@@ -151,7 +151,7 @@ func TestFindTerminal(t *testing.T) {
 // A process that another test forks shares all of our descriptors until its exec.
 func awaitRefusal(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", path)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return

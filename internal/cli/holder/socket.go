@@ -45,18 +45,23 @@ type Environment interface {
 // Dir returns the directory of the sockets. It is below the user's runtime directory, which
 // is removed at the end of the user's last login, or else below the state directory.
 func Dir(env Environment) (string, error) {
-	if !keepsTerminals {
+	if !Keeps {
 		return "", exit.Misuse("keep a terminal with `sandboxbash serve rpc`, for as long as that runs", "terminals that outlive a call need a Unix system")
 	}
+	return socketDir(env, "pty", "terminals", serve.TerminalPrefix+"00000000")
+}
+
+// socketDir returns the directory of a kind of sockets, whose names are as long as sample.
+func socketDir(env Environment, kind, of, sample string) (string, error) {
 	base := env.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(base) || !ownedByUs(base) {
 		base = env.StateDir()
 	}
 	if base == "" {
-		return "", exit.Misuse("set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME", "there is no directory for the sockets of terminals")
+		return "", exit.Misuse("set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME", "there is no directory for the sockets of %s", of)
 	}
-	dir := filepath.Join(base, "sandboxbash", "pty")
-	if n := len(filepath.Join(dir, serve.TerminalPrefix+"00000000"+SocketSuffix)); n > maxSocketPath {
+	dir := filepath.Join(base, "sandboxbash", kind)
+	if n := len(filepath.Join(dir, sample+SocketSuffix)); n > maxSocketPath {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR to a shorter directory of yours",
 			"a socket in %s would have a path of %d bytes, and the system takes %d", dir, n, maxSocketPath)
 	}

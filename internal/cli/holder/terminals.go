@@ -111,6 +111,11 @@ func describeTerminal(ctx context.Context, dir, id string) (Row, error) {
 		return Row{}, err
 	}
 	defer c.Close() //nolint:errcheck // all was said
+	return c.Describe(ctx)
+}
+
+// Describe asks the holder to describe its terminal.
+func (c *Client) Describe(ctx context.Context) (Row, error) {
 	var list struct {
 		Terminals []Held `json:"terminals"`
 	}
@@ -118,9 +123,9 @@ func describeTerminal(ctx context.Context, dir, id string) (Row, error) {
 		return Row{}, err
 	}
 	if len(list.Terminals) != 1 {
-		return Row{}, fmt.Errorf("terminal %s: %w", id, ErrUnknown)
+		return Row{}, fmt.Errorf("terminal %s: %w", c.ID, ErrUnknown)
 	}
-	return list.Terminals[0].AsRow(id), nil
+	return list.Terminals[0].AsRow(c.ID), nil
 }
 
 // Prune tells of terminals whose holders have died, and forgets them.

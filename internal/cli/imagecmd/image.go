@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,19 +28,35 @@ import (
 type commands struct {
 	streams    *stdio.Streams
 	cfg        *core.Configuration
+	notes      *core.Notes
 	connection *core.Connection
 }
 
 // Command is the command image.
 func Command(p *core.Parts) *cobra.Command {
-	a := &commands{streams: p.Streams, cfg: p.Cfg, connection: p.Connection}
+	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
 	c := flags.Family("image", "Manage images on the engine", `  sandboxbash image host
   sandboxbash image pull debian:stable-slim
   sandboxbash image build ./docker my-tools`,
-		a.listCommand(), a.hostCommand(), a.pullCommand(), a.loadCommand(), a.buildCommand(), a.removeCommand())
+		a.listCommand(), a.hostCommand(), a.pullCommand(), a.loadCommand(), a.buildCommand(), a.removeCommand(), a.pruneCommand())
 	c.Long = `An image provides the initial file system of a session, and nothing else: its entry
 point, user, environment and labels are ignored.`
 	c.GroupID = flags.GroupSetup
+	for _, child := range c.Commands() {
+		switch child.Name() {
+		case "rm":
+			child.ValidArgsFunction = a.connection.CompleteImages
+		case "ls", "host", "pull":
+			child.ValidArgsFunction = cobra.NoFileCompletions
+		case "build": // the base image, or a directory
+			child.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+				if len(args) > 0 {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return []string{"base\tthe image with git, Python, Node and build tools"}, cobra.ShellCompDirectiveDefault
+			}
+		}
+	}
 	return c
 }
 
@@ -53,7 +71,11 @@ func (a *commands) makes(cmd *cobra.Command, do making) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p := core.NewProgress(a.streams, a.cfg)
+		p := core.NewProgress(a.cfg, "image "+cmd.Name())
+		defer p.Close()
+		if cmd.Name() == "build" {
+			p.Lines()
+		}
 		img, err := do(ctx, r, args, p.Show)
 		p.Close()
 		if err != nil {
@@ -62,23 +84,64 @@ func (a *commands) makes(cmd *cobra.Command, do making) *cobra.Command {
 		if a.cfg.JSON {
 			return stdio.PrintJSON(a.streams.Stdout, newImageJSON(img))
 		}
+		if text := toolsText(img); text != "" {
+			a.notes.Add(text)
+		}
 		_, err = fmt.Fprintln(a.streams.Stdout, img.ID)
 		return err
 	})
 	return cmd
 }
 
+// toolsText says what a snapshot's tools take, and how the snapshot is used; "" without tools.
+func toolsText(img engine.Image) string {
+	sizes := images.Tools(img)
+	names := slices.Sorted(maps.Keys(sizes))
+	ref, err := images.HostWithRef(names)
+	if err != nil || len(names) == 0 { // it was made by another version, which knew other tools
+		return ""
+	}
+	each := make([]string, 0, len(names))
+	for _, name := range names {
+		each = append(each, name+" "+units.HumanSize(float64(sizes[name])))
+	}
+	return fmt.Sprintf("tools: %s; the image has %s in all; use it with --image %s", strings.Join(each, ", "), units.HumanSize(float64(img.Size)), ref)
+}
+
 func (a *commands) hostCommand() *cobra.Command {
-	return a.makes(&cobra.Command{
-		Use: "host", Short: "Create the image host, a snapshot of this machine's programs",
+	cmd := a.makes(&cobra.Command{
+		Use: "host [flags]", Short: "Create the image host, a snapshot of this machine's programs",
 		Long: `Create the image host: a snapshot of this machine's bash, coreutils and common tools,
 with the files they need and none of the machine's configuration. No registry and no
-network is needed, and an unchanged snapshot is reused. Prints the image's id.`,
-		Example: "  sandboxbash image host\n  sandboxbash run --image host 'git --version'",
-		Args:    flags.Args(0, 0, "no arguments"),
+network is needed, and an unchanged snapshot is reused. Prints the image's id.
+
+With --add the snapshot has tools of this machine, too: ` + strings.Join(images.KnownTools(), ", ") + `.
+They are taken from the system's packages or from a directory of their own,
+never from a home. Such an image is named host+TOOL, and a command that is given
+the name makes the image if it is missing.`,
+		Example: `  sandboxbash image host
+  sandboxbash run --image host 'git --version'
+  sandboxbash image host --add go,gcc
+  sandboxbash run --image host+gcc+go go version`,
+		Args: flags.Args(0, 0, "no arguments"),
 	}, func(ctx context.Context, r *images.Resolver, _ []string, progress func(engine.Progress)) (engine.Image, error) {
-		return r.Host(ctx, progress)
+		return r.HostWith(ctx, toolNames(a.cfg.Build.Add), progress)
 	})
+	flags.Add(cmd, "host.add")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { // before the engine is looked for
+		list, _ := cmd.Flags().Lookup("add").Value.(interface{ GetSlice() []string })
+		if _, err := images.HostWithRef(toolNames(list.GetSlice())); err != nil {
+			return exit.Misuse("see `sandboxbash image host --help`", "--add: %v", err)
+		}
+		return nil
+	}
+	_ = cmd.RegisterFlagCompletionFunc("add", cobra.FixedCompletions(images.KnownTools(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// toolNames are the names of tools in the values of --add, each of which may have several.
+func toolNames(values []string) []string {
+	return strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func (a *commands) pullCommand() *cobra.Command {
@@ -99,10 +162,12 @@ type imageJSON struct {
 	Arch    string         `json:"arch"`
 	Size    int64          `json:"size"` // bytes
 	Created time.Time      `json:"created"`
+	// Tools are those that were added to a snapshot of this machine, and their sizes in bytes.
+	Tools map[string]int64 `json:"tools,omitempty"`
 }
 
 func newImageJSON(img engine.Image) imageJSON {
-	j := imageJSON{ID: img.ID, Refs: img.Refs, OS: img.OS, Arch: img.Arch, Size: img.Size, Created: img.Created}
+	j := imageJSON{ID: img.ID, Refs: img.Refs, OS: img.OS, Arch: img.Arch, Size: img.Size, Created: img.Created, Tools: images.Tools(img)}
 	if j.Refs == nil {
 		j.Refs = []string{}
 	}
@@ -176,7 +241,8 @@ func (a *commands) loadCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p := core.NewProgress(a.streams, a.cfg)
+		p := core.NewProgress(a.cfg, "image load")
+		defer p.Close()
 		list, err := r.Load(ctx, args[0], flags.Arg(args, 1), p.Show)
 		p.Close()
 		if err != nil {
@@ -197,23 +263,31 @@ func (a *commands) loadCommand() *cobra.Command {
 
 func (a *commands) buildCommand() *cobra.Command {
 	cmd := a.makes(&cobra.Command{
-		Use: "build [flags] DIR|base [REF]", Short: "Build an image from a Dockerfile, or the base image",
+		Use: "build [flags] DIR|FILE|base [REF]", Short: "Build an image from a Dockerfile or a devcontainer.json",
 		Long: `Build an image from a directory with a Dockerfile. The engine builds it, with the
 engine's network: the Dockerfile's commands do not run in a session.
 
 The word base stands for the Dockerfile that comes with sandboxbash: git, Python, Node
 and build tools, on Debian or, with --base, on another image that has apt-get. For your
 own Dockerfile --base sets the argument BASE, where host stands for the snapshot that
-image host creates. To build a directory named base, write ./base.`,
+image host creates. To build a directory named base, write ./base.
+
+A directory without a Dockerfile may have a devcontainer.json, which FILE names too: its
+image or build, features that lie next to it, and its variables make the image. Its
+commands (postCreateCommand and such) become the program post-create of the image, for
+you to run in a session. Nothing of it runs on this machine. A note lists what has no
+effect.`,
 		Example: `  sandboxbash image build ./docker my-tools:1
   sandboxbash run --image my-tools:1 'tool --version'
-  sandboxbash image build --base ubuntu:24.04 base tools:1`,
+  sandboxbash image build --base ubuntu:24.04 base tools:1
+  sandboxbash image build .devcontainer/devcontainer.json web:1`,
 		Args: flags.Args(1, 2, "a directory or the word base, and optionally a name for the image"),
 	}, func(ctx context.Context, r *images.Resolver, args []string, progress func(engine.Progress)) (engine.Image, error) {
 		opts, err := buildOptions(a.cfg.Build, flags.Arg(args, 1))
 		if err != nil {
 			return engine.Image{}, err
 		}
+		opts.Note = a.notes.Add
 		return r.Build(ctx, args[0], opts, progress)
 	})
 	flags.Add(cmd, "build.base", "build.args", "build.network")

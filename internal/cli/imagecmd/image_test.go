@@ -46,6 +46,10 @@ func fakeEngine(t *testing.T, answers map[string]string) (environ []string, aske
 			w.WriteHeader(http.StatusNotFound)
 			answer = `{"message":"no such image"}`
 		}
+		if answer == "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		fmt.Fprint(w, answer)
 	}))
 	s.Listener.Close() //nolint:errcheck // of the address that is not used
@@ -128,14 +132,15 @@ func TestMisuse(t *testing.T) {
 	t.Parallel()
 	environ := clitest.NoEngine(t)
 	for words, want := range map[string]string{
-		"rm":                "give image names or --all",
-		"rm --all x":        "give image names or --all",
-		"pull":              "an image reference",
-		"load":              "a file",
-		"build":             "a directory or the word base",
-		"host x":            "no arguments",
-		"ls x":              "no arguments",
-		"build --network x": "network",
+		"rm":                  "give image names or --all",
+		"rm --all x":          "give image names or --all",
+		"pull":                "an image reference",
+		"load":                "a file",
+		"build":               "a directory or the word base",
+		"host x":              "no arguments",
+		"ls x":                "no arguments",
+		"host --add go,emacs": `tool "emacs" cannot be added to the image host: the tools are cmake, gcc, go,`,
+		"build --network x":   "network",
 	} {
 		status, out, errs := clitest.Call(t, environ, append([]string{"image"}, strings.Fields(words)...)...)
 		if status != exit.Usage || out != "" || !strings.Contains(errs, want) {
@@ -145,5 +150,16 @@ func TestMisuse(t *testing.T) {
 	status, out, errs := clitest.Call(t, environ, "image", "pull", "--json", "a", "b")
 	if status != exit.Usage || errs != "" || !strings.Contains(out, `"error":{"outcome":"not-started","cause":"usage"`) {
 		t.Errorf("image pull --json = %d, %q, %q; want an object", status, out, errs)
+	}
+}
+
+// Tools are names of a setting of this call alone, and no other setting is taken for them.
+func TestHostTools(t *testing.T) {
+	t.Parallel()
+	for _, add := range [][]string{{"--add", "go"}, {"--add", "go,gcc", "--add", "node"}, nil} {
+		status, out, errs := clitest.Call(t, clitest.NoEngine(t), append([]string{"image", "host"}, add...)...)
+		if status != exit.Engine || out != "" || !strings.Contains(errs, "engine") {
+			t.Errorf("image host %q = %d, %q, %q; want that only the engine is missing", add, status, out, errs)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -36,20 +35,20 @@ type commands struct {
 // Command is the command job.
 func Command(p *core.Parts) *cobra.Command {
 	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
-	c := flags.Family("job", "List, read, wait for and kill background commands",
-		`  sandboxbash run --session 0199 --background 'make test'
+	c := flags.Family("job", "List, read, wait for and stop background commands",
+		`  sandboxbash session exec --background -- 'make test'
   sandboxbash job ls
-  sandboxbash job output -f bg_1
+  sandboxbash job logs -f bg_1
   sandboxbash job wait bg_1
-  sandboxbash job kill bg_1`,
-		a.listCommand(), a.showCommand(), a.outputCommand(), a.waitCommand(), a.killCommand(), a.removeCommand())
+  sandboxbash job stop bg_1`,
+		a.listCommand(), a.showCommand(), a.logsCommand(), a.waitCommand(), a.stopCommand(), a.removeCommand())
 	c.Long = `A job is a command that outlives the process that started it: run and session exec
 start one with --background. The session keeps the job's output and outcome, and kills
 the job when the session is stopped. A job that has ended is kept for a day, or for five
 minutes after a wait for it has returned.
 
---session may be left out if there is only one session. ID defaults to the job that was
-started last.`
+ID defaults to the job that was started last.
+` + core.References
 	c.GroupID = flags.GroupRun
 	for _, child := range c.Commands() {
 		_ = child.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
@@ -61,32 +60,13 @@ started last.`
 // aboutJobs makes a question about the jobs of a session a command's.
 func (a *commands) aboutJobs(do func(ctx context.Context, s *sandbox.Session, args []string) error) func(*cobra.Command, []string) error {
 	return a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-		id, err := a.session(ctx, sessions)
-		if err != nil {
-			return err
-		}
 		// A job's label is a script, and its output is a command's.
-		s, err := a.connection.Open(ctx, sessions, id)
+		s, err := a.connection.Open(ctx, sessions, "")
 		if err != nil {
 			return err
 		}
 		return do(ctx, s, args)
 	})
-}
-
-// session is --session, or the only session that there is.
-func (a *commands) session(ctx context.Context, sessions *sandbox.Engine) (string, error) {
-	if a.cfg.Session.ID != "" {
-		return a.cfg.Session.ID, nil
-	}
-	list, err := sessions.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	if len(list) != 1 {
-		return "", exit.Misuse("say which with --session; `sandboxbash session ls` lists them", "there are %d sessions", len(list))
-	}
-	return list[0].ID, nil
 }
 
 // jobOf finds the job of an id; "" is the one that was started last.
@@ -108,7 +88,7 @@ func jobOf(ctx context.Context, s *sandbox.Session, id string) (*sandbox.Job, er
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the jobs of a session",
-		Example: "  sandboxbash job ls\n  sandboxbash job ls --session 0199 --json | jq -r '.[].id'",
+		Example: "  sandboxbash job ls\n  sandboxbash job ls -s web --json | jq -r '.[].id'",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "json")
@@ -117,18 +97,13 @@ func (a *commands) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list := []runcmd.JobJSON{}
+		var list []runcmd.JobJSON
 		for _, info := range all {
 			list = append(list, runcmd.NewJobJSON(a.streams, info))
 		}
-		if a.cfg.JSON {
-			return stdio.PrintJSON(a.streams.Stdout, list)
-		}
-		return a.streams.Table("ID\tSTATE\tEXIT\tPID\tAGE\tOUTPUT\tSCRIPT", func(w io.Writer) {
-			for _, j := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Exit(), j.PID,
-					stdio.Age(j.Started, time.Now()), units.BytesSize(float64(j.Bytes)), stdio.OneLine(a.streams.Name(stdio.OneLine(j.Label))))
-			}
+		return core.List(a.cfg, list, "ID\tSTATE\tEXIT\tPID\tAGE\tTIMEOUT\tOUTPUT\tSCRIPT", func(j runcmd.JobJSON) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s", j.ID, j.State, j.Exit(), j.PID,
+				stdio.Age(j.Started, time.Now()), j.TimeoutText(), units.BytesSize(float64(j.Bytes)), stdio.OneLine(a.streams.Name(stdio.OneLine(j.Label))))
 		})
 	})
 	return cmd
@@ -168,7 +143,7 @@ func (a *commands) show(info sandbox.JobInfo) error {
 		{"pid", fmt.Sprint(j.PID)},
 		{"started", info.Started.Local().Format(time.RFC3339)},
 		{"elapsed", info.Elapsed.Round(time.Millisecond).String()},
-		{"timeout", info.Timeout.String()},
+		{"timeout", j.TimeoutText()},
 		{"bytes", fmt.Sprint(j.Bytes)},
 		{"output", j.OutputFile},
 		{"full", strings.Join(full, "; ")},
@@ -179,12 +154,12 @@ func (a *commands) show(info sandbox.JobInfo) error {
 	})
 }
 
-func (a *commands) outputCommand() *cobra.Command {
+func (a *commands) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "output [flags] [ID]", Short: "Print what a job has written, with its secrets masked",
+		Use: "logs [flags] [ID]", SuggestFor: []string{"output"}, Short: "Print what a job has written, with its secrets masked",
 		Long: `Print what a job has written so far, standard output and standard error interleaved,
 with secrets masked. With --follow, keep printing until the job has ended.`,
-		Example: "  sandboxbash job output bg_1\n  sandboxbash job output -f bg_1\n  sandboxbash job output --session 0199 bg_2 >test.log",
+		Example: "  sandboxbash job logs bg_1\n  sandboxbash job logs -f bg_1\n  sandboxbash job logs -s web bg_2 >test.log",
 		Args:    flags.Args(0, 1, "the id of a job"),
 	}
 	flags.Add(cmd, "session.id", "job.follow", "artifacts.mode", "quiet")
@@ -289,10 +264,12 @@ func (a *commands) say(info sandbox.JobInfo, out sink.Output) error {
 	return exit.With(status)
 }
 
-func (a *commands) killCommand() *cobra.Command {
+func (a *commands) stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "kill [flags] ID...", Short: "Kill jobs and everything they have started",
-		Example: "  sandboxbash job kill bg_1\n  sandboxbash job kill --session 0199 bg_1 bg_2",
+		Use: "stop [flags] ID...", Aliases: []string{"kill"}, Short: "End jobs and everything they have started",
+		Long: `End jobs and everything they have started: with SIGTERM, and then with SIGKILL. Their
+output and outcome are kept; ` + "`sandboxbash job rm`" + ` removes them.`,
+		Example: "  sandboxbash job stop bg_1\n  sandboxbash job stop -s web bg_1 bg_2",
 		Args:    flags.Args(1, -1, "ids of jobs"),
 	}
 	flags.Add(cmd, "session.id", "quiet")
@@ -306,7 +283,7 @@ func (a *commands) killCommand() *cobra.Command {
 func (a *commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm [flags] ID...", Short: "Remove jobs that have ended, with their output",
-		Example: "  sandboxbash job rm bg_1\n  sandboxbash job rm --session 0199 bg_1 bg_2",
+		Example: "  sandboxbash job rm bg_1\n  sandboxbash job rm -s web bg_1 bg_2",
 		Args:    flags.Args(1, -1, "ids of jobs"),
 	}
 	flags.Add(cmd, "session.id", "quiet")
@@ -331,11 +308,7 @@ func (a *commands) eachJob(do func(ctx context.Context, s *sandbox.Session, id s
 // completeJobs offers the ids of a session's jobs.
 func (a *commands) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	return a.connection.Completes(cmd, args, word, func(ctx context.Context, sessions *sandbox.Engine) (ids []string) {
-		id, err := a.session(ctx, sessions)
-		if err != nil {
-			return nil
-		}
-		s, err := a.connection.Open(ctx, sessions, id)
+		s, err := a.connection.Open(ctx, sessions, "")
 		if err != nil {
 			return nil
 		}

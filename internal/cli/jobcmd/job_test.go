@@ -124,7 +124,7 @@ func TestShow(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
-	for _, want := range []string{"id bg_1", "state failed", "reason exited", "exit 3", "pid 12", "bytes 34", "timeout 1m0s", "output /run/jobs/bg_1/output", `script echo \x1b[2J [REDACTED:X_TOKEN]`} {
+	for _, want := range []string{"id bg_1", "state failed", "reason exited", "exit 3", "pid 12", "bytes 34", "timeout 1m", "output /run/jobs/bg_1/output", `script echo \x1b[2J [REDACTED:X_TOKEN]`} {
 		found := false
 		for _, row := range rows {
 			found = found || row == want
@@ -145,8 +145,8 @@ func TestCommand(t *testing.T) {
 	t.Parallel()
 	cmd := Command(core.New("", nil, nil, io.Discard, io.Discard))
 	want := map[string]string{
-		"ls": "session json", "show": "session json", "output": "session follow artifacts quiet", "wait": "session artifacts json quiet",
-		"kill": "session quiet", "rm": "session quiet",
+		"ls": "session json", "show": "session json", "logs": "session follow artifacts quiet", "wait": "session artifacts json quiet",
+		"stop": "session quiet", "rm": "session quiet",
 	}
 	for _, child := range cmd.Commands() {
 		for name := range strings.FieldsSeq(want[child.Name()]) {

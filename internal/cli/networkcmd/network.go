@@ -32,7 +32,8 @@ A rule is [METHODS ]HOST[:PORT][/PATH][ !TEXT], or a preset:
   *.example.com:22        port 22 of all names below it
   10.1.0.0/16:5432        a range of addresses
   GET,HEAD pypi.org/simple/*
-                          these requests only
+                          only these requests
+  GET example.com !admin  requests without admin in their path and query
   @npm @pypi @go @cargo @apt, each with :ro too; @github @git
                           see sandboxbash network explain --allow @npm`
 
@@ -63,9 +64,9 @@ func (a *commands) checkCommand() *cobra.Command {
 		Use:   "check [flags] [METHOD] URL|HOST[:PORT]",
 		Short: "Say whether a host or a URL may be reached",
 		Long: `Say whether the rules allow a connection to a host and port, or a request for a URL, and
-which rule decides. Without a port it is 443; without a method it is GET. Nothing is
-sent: with --resolve this machine looks the name up, and the addresses are judged
-too. Exit status 126 if it is denied, else 0.`,
+which rule decides. The default port is 443, and the default method GET. No connection is
+made. With --resolve, this machine looks up the name, and the rules must allow its
+addresses too. Exit status 126 if the answer is no, else 0.`,
 		Example: `  sandboxbash network check --allow example.com https://example.com/
   sandboxbash network check --allow @github POST \
     https://github.com/o/r/git-receive-pack

@@ -99,7 +99,8 @@ func (c check) text(from string) string {
 		b.WriteByte('\n')
 	}
 	if v.Ask != "" {
-		fmt.Fprintf(&b, "  to allow it: --allow '%s'\n", v.Ask)
+		// One word of the shell, whatever the path holds: it is there to be copied.
+		fmt.Fprintf(&b, "  to allow it: --allow '%s'\n", strings.ReplaceAll(v.Ask, "'", `'\''`))
 	}
 	return b.String()
 }

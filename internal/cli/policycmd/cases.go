@@ -26,21 +26,25 @@ func (a *commands) testCommand() *cobra.Command {
 		Use:   "test [flags] FILE",
 		Short: "Test scripts against expected verdicts",
 		Long: `Check scripts against expected verdicts. FILE is a YAML list or, if its name ends in
-.jsonl, one JSON object per line. Each entry has a command and the verdict that is
-wanted, and may have the rule, the tool, and all that a line of check --jsonl may have:
+.jsonl, one JSON object per line. Each entry has a command and the wanted verdict,
+and may have the rule, the tool, and each field that a line of check --jsonl may have:
 
   - {command: git status, want: allow}
   - {command: git push -f, want: deny, rule: push}
   - {command: git reset --hard, sets: [git-destructive], want: deny}
   - {command: cat f, layer: interceptor, want: deny, rule: read, tool: read}
 
+The rules are those of the contract modes unless --contract names another.
 Prints the differences: - is wanted, + is actual. Exit status 1 if there are any, 2 if
 the file cannot be used.`,
 		Args:    flags.Args(1, 1, "the name of a file"),
 		Example: "  sandboxbash policy test cases.yaml\n  sandboxbash policy test --contract agent cases.jsonl",
 	}
 	flags.Add(cmd, ruleFlags...)
-	cmd.RunE = a.asks(func(_ context.Context, _ *policy.Policy, args []string) error { return a.testCases(args[0]) })
+	cmd.RunE = a.cfg.Does(func(_ context.Context, args []string) error {
+		a.notes.Print()
+		return a.testCases(args[0])
+	})
 	return cmd
 }
 

@@ -28,14 +28,15 @@ boundary: the container is. It has three layers: the interceptor, whose regular
 expressions name a better tool; safety rules for the commands that a script is seen to
 run; and what to do with commands that cannot be known before the script runs.
 
-run and session exec apply only the rules of the configuration. The commands here also
-apply those of a tool contract, --contract. Nothing is run, and no engine is needed.`
+run and session exec apply the rules of the configuration, and check, explain and rules
+decide as they would. With --contract they also apply the rules of that tool contract, as a
+server does. Nothing is run, and no engine is needed.`
 
 // Command is the command policy.
 func Command(p *core.Parts) *cobra.Command {
 	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes}
 	c := flags.Family("policy", "Check which scripts may run, and why not",
-		`  sandboxbash policy check 'git add . && git commit -m x'
+		`  sandboxbash policy check --contract agent 'git add . && git commit -m x'
   sandboxbash policy explain 'sudo sh -c "rm -rf /"'
   sandboxbash policy rules
   sandboxbash policy test cases.yaml`,
@@ -48,28 +49,42 @@ func Command(p *core.Parts) *cobra.Command {
 // ruleFlags are the flags of all commands that ask a policy.
 var ruleFlags = []string{"policy.contract", "policy.checks", "policy.sets", "policy.mode", "json"}
 
-// asks makes an action that asks the configured policy a command's. Notes go
-// to standard error, whatever is printed.
-func (a *commands) asks(do func(ctx context.Context, rules *policy.Policy, args []string) error) func(*cobra.Command, []string) error {
-	return a.cfg.Does(func(ctx context.Context, args []string) error {
-		a.notes.Print()
-		rules, err := core.NewPolicy(contractOptions(a.cfg.Policy), a.notes.Add)
-		if err != nil {
+// question is what a command asks of a policy.
+type question struct {
+	config config.Policy // Contract is "" where the policy is that of run
+	rules  *policy.Policy
+	words  core.Words
+}
+
+// asks adapts a question to cobra's RunE. Notes go to standard error, whatever is printed.
+func (a *commands) asks(do func(ctx context.Context, q question) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.cfg.Load(cmd); err != nil {
 			return err
 		}
-		return do(ctx, rules, args)
-	})
+		a.notes.Print()
+		q := question{config: a.cfg.Policy, words: core.WordsOf(cmd, args)}
+		if !cmd.Flags().Changed("contract") && !q.config.JSONL {
+			q.config.Contract = ""
+		}
+		var err error
+		if q.rules, err = core.NewPolicy(contractOptions(q.config), a.notes.Add); err != nil {
+			return err
+		}
+		return do(cmd.Context(), q)
+	}
 }
 
 func (a *commands) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check [flags] [--] SCRIPT",
-		Short: "Say whether a script may run",
-		Long: `Say whether a script may run: allow, deny, opaque (not all of its commands can be
-known) or too_complex. SCRIPT is one argument; - reads it from standard input, --file
-from a file. Exit status 126 if the script is refused, else 0.
+		Use:   "check [flags] [--] COMMAND [ARG...]",
+		Short: "Say whether a command may run",
+		Long: `Say whether a command may run: allow, deny, opaque (not all of its commands can be
+known) or too_complex. The words mean what they mean to run. Exit status 126 if the command
+is refused, else 0.
 
-With --jsonl each line of standard input is an object. Each is answered in order, as
+With --jsonl each line of standard input is an object, checked with the rules of the contract
+modes unless --contract names another. Each is answered in order, as
 soon as it arrives, with one on a line of its own:
   {"command", "layer": "interceptor"|"safety", "toolNames": [names],
    "rules": "default"|[{"pattern", "flags", "tool", "message"}],
@@ -77,27 +92,29 @@ soon as it arrives, with one on a line of its own:
   {"verdict", "blocked", "rule", "suggestedTool", "message"}
 All but the command may be left out. A line that cannot be checked is answered with an
 error, as blocked, and the final exit status is 2; otherwise it is 0.`,
-		Example: `  sandboxbash policy check 'rm -rf ~'
-  sandboxbash policy check --set git-destructive --json 'git reset --hard'
+		Example: `  sandboxbash policy check --contract agent rm -rf '~'
+  sandboxbash policy check --set git-destructive --json git reset --hard
   sandboxbash policy check --contract agent --file build.sh
   echo '{"command": "cat f", "layer": "interceptor"}' |
     sandboxbash policy check --jsonl`,
 	}
+	cmd.Flags().SetInterspersed(false)
 	flags.Add(cmd, ruleFlags...)
-	flags.Add(cmd, "policy.jsonl", "run.file")
-	cmd.RunE = a.asks(func(ctx context.Context, rules *policy.Policy, args []string) error {
+	flags.Add(cmd, "policy.jsonl", "run.command", "run.file")
+	cmd.RunE = a.asks(func(ctx context.Context, q question) error {
 		if a.cfg.Policy.JSONL {
-			if len(args) > 0 || a.cfg.Run.File != "" {
+			if q.words.Any() || a.cfg.Run.File != "" {
 				return exit.Misuse("write the scripts to standard input, one JSON object a line", "with --jsonl there is no script on the command line")
 			}
 			p := NewRows(a.cfg.Policy, a.notes.Add)
 			return a.streams.AnswerRows(ctx, "scripts", p.row)
 		}
-		script, err := a.oneScript(ctx, args)
+		script, err := a.script(ctx, q.words)
 		if err != nil {
 			return err
 		}
-		d := rules.Check(inputOf(a.cfg.Policy, script))
+		a.noteRules(q.config)
+		d := q.rules.Check(inputOf(q.config, script))
 		if err := a.printDecision(d); err != nil {
 			return err
 		}
@@ -111,22 +128,24 @@ error, as blocked, and the final exit status is 2; otherwise it is 0.`,
 
 func (a *commands) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [flags] [--] SCRIPT",
+		Use:   "explain [flags] [--] COMMAND [ARG...]",
 		Short: "Show the commands that a policy sees in a script",
 		Long: `Show the commands that a policy sees in a script, without quotes, escapes and braces,
-each below the command that would run it, with the policy's verdict.
-SCRIPT is one argument; - reads it from standard input, --file from a file.`,
+each below the command that would run it, with the policy's verdict. The words mean what
+they mean to run.`,
 		Example: `  sandboxbash policy explain 'sudo timeout 5 sh -c "git push -f"'
   sandboxbash policy explain --json --file build.sh`,
 	}
+	cmd.Flags().SetInterspersed(false)
 	flags.Add(cmd, ruleFlags...)
-	flags.Add(cmd, "run.file")
-	cmd.RunE = a.asks(func(ctx context.Context, rules *policy.Policy, args []string) error {
-		script, err := a.oneScript(ctx, args)
+	flags.Add(cmd, "run.command", "run.file")
+	cmd.RunE = a.asks(func(ctx context.Context, q question) error {
+		script, err := a.script(ctx, q.words)
 		if err != nil {
 			return err
 		}
-		return a.printExplanation(rules.Explain(inputOf(a.cfg.Policy, script)))
+		a.noteRules(q.config)
+		return a.printExplanation(q.rules.Explain(inputOf(q.config, script)))
 	})
 	return cmd
 }
@@ -139,16 +158,21 @@ func (a *commands) rulesCommand() *cobra.Command {
 		Example: "  sandboxbash policy rules\n  sandboxbash policy rules --contract agent --json",
 	}
 	flags.Add(cmd, ruleFlags...)
-	cmd.RunE = a.asks(func(context.Context, *policy.Policy, []string) error { return a.printRules() })
+	cmd.RunE = a.asks(func(_ context.Context, q question) error { return a.printRules(q.config) })
 	return cmd
 }
 
-// oneScript is the script of a command line that takes no arguments for it.
-func (a *commands) oneScript(ctx context.Context, args []string) (string, error) {
-	script, rest, err := core.Script(ctx, a.cfg.Run, a.streams.Stdin, args)
-	if err == nil && len(rest) > 0 {
-		err = exit.Misuse("quote the script, so that it is one argument", "there is one script, and %d arguments after it", len(rest))
+// noteRules says where the answer is that of run, which may have no rules.
+func (a *commands) noteRules(c config.Policy) {
+	o := contractOptions(c)
+	if c.Contract == "" && len(o.Rules)+len(o.Checks)+len(o.Sets) == 0 && o.Mode != policy.Guarded {
+		a.notes.Add("the configuration has no rules, so run allows every command; --contract modes applies the rules of that contract")
 	}
+}
+
+// script is the script that run would make of words. A policy does not look at its arguments.
+func (a *commands) script(ctx context.Context, words core.Words) (string, error) {
+	script, _, err := core.Script(ctx, a.cfg.Run, a.streams.Stdin, words)
 	return script, err
 }
 
@@ -168,7 +192,7 @@ func withoutCd(script string) policy.Input {
 	return policy.Input{Script: script}
 }
 
-// contractOptions are those of the commands here.
+// contractOptions are those of a contract; "" has those of run.
 func contractOptions(c config.Policy) policy.Options {
 	var checks []string
 	if c.Contract == string(tool.Modes) {

@@ -195,16 +195,35 @@ func TestPolicyCheck(t *testing.T) {
 		{"JSON of what is allowed", []string{"--json", "ls"}, 0, `{"verdict":"allow","blocked":false,"rule":null,"suggestedTool":null,"message":null}` + "\n"},
 		{"an escape sequence", []string{"rm -rf / $'\\e[31m'\x1b[31m"}, exit.Denied, "deny  rm"},
 	} {
-		status, out, errs := clitest.Call(t, nil, append([]string{"policy", "check"}, test.args...)...)
+		status, out, errs := clitest.Call(t, nil, append([]string{"policy", "check", "--contract", "modes"}, test.args...)...)
 		if status != test.status || !strings.Contains(out, test.out) || errs != "" || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: policy check %q = %d, %q, %q; want %d, %q", test.name, test.args, status, out, errs, test.status, test.out)
 		}
 	}
 }
 
+// Without a contract a policy is that of run: what the configuration says, and nothing else.
+func TestPolicyOfRun(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"policy", "check", "git", "push", "-f"}, {"policy", "explain", "git push -f"}} {
+		status, out, errs := clitest.Call(t, nil, args...)
+		if status != 0 || !strings.HasPrefix(out, "allow\n") || !strings.Contains(errs, "the configuration has no rules, so run allows every command") {
+			t.Errorf("%q = %d, %q, %q; want it allowed, and why", args, status, out, errs)
+		}
+		_, out, errs = clitest.Call(t, []string{"SANDBOXBASH_POLICY_CHECKS=push"}, args...)
+		if !strings.HasPrefix(out, "deny  push") || errs != "" {
+			t.Errorf("%q with a check = %q, %q; want it denied", args, out, errs)
+		}
+		_, out, _ = clitest.Call(t, nil, append([]string{"--config", clitest.RulesFile(t)}, args[0], args[1], "git commit")...)
+		if !strings.HasPrefix(out, "deny  commit") {
+			t.Errorf("%q with rules = %q; want it denied", args, out)
+		}
+	}
+}
+
 func TestPolicyExplain(t *testing.T) {
 	t.Parallel()
-	status, out, errs := clitest.Call(t, nil, "policy", "explain", "ls 'a b' $x\nsudo sh -c 'git push -f'")
+	status, out, errs := clitest.Call(t, nil, "policy", "explain", "--contract", "modes", "ls 'a b' $x\nsudo sh -c 'git push -f'")
 	lines := strings.Split(out, "\n")
 	if status != 0 || errs != "" || !strings.HasPrefix(lines[0], "deny  push  at line 2, column ") {
 		t.Errorf("policy explain = %d, %q, %q; want it to begin with the decision", status, out, errs)
@@ -217,7 +236,7 @@ func TestPolicyExplain(t *testing.T) {
 	if _, out, _ := clitest.Call(t, nil, "policy", "explain", ""); out != "allow\n" {
 		t.Errorf("policy explain of nothing = %q", out)
 	}
-	_, out, _ = clitest.Call(t, nil, "policy", "explain", "--json", "git push -f")
+	_, out, _ = clitest.Call(t, nil, "policy", "explain", "--contract", "modes", "--json", "git push -f")
 	var e struct {
 		Decision struct{ Verdict, Rule string }
 		Commands []policy.Node
@@ -237,7 +256,7 @@ func TestPolicyRules(t *testing.T) {
 	t.Parallel()
 	list := func(args ...string) map[string]listedRule {
 		t.Helper()
-		status, out, errs := clitest.Call(t, nil, append(args, "policy", "rules", "--json")...)
+		status, out, errs := clitest.Call(t, nil, append([]string{"policy", "rules", "--json"}, args...)...)
 		var rules []listedRule
 		if err := json.Unmarshal([]byte(out), &rules); status != 0 || err != nil {
 			t.Fatalf("policy rules --json = %d, %q, %q: %v", status, out, errs, err)
@@ -248,7 +267,7 @@ func TestPolicyRules(t *testing.T) {
 		}
 		return byID
 	}
-	plain := list()
+	plain := list("--contract=modes")
 	if len(plain) != len(policy.DefaultRules())+len(policy.RuleInfos())+len(policy.OpaqueInfos()) {
 		t.Errorf("policy rules lists %d rules, or two have one name", len(plain))
 	}

@@ -194,8 +194,8 @@ func ruleList(c config.Policy) []ruleJSON {
 	return list
 }
 
-func (a *commands) printRules() error {
-	list := ruleList(a.cfg.Policy)
+func (a *commands) printRules(c config.Policy) error {
+	list := ruleList(c)
 	if a.cfg.JSON {
 		return stdio.PrintJSON(a.streams.Stdout, list)
 	}

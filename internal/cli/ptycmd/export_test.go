@@ -1,7 +1,7 @@
 package ptycmd
 
-// What the starter of a holder and the holder say to each other.
-type (
-	Handover       = handover
-	HandoverAnswer = handoverAnswer
-)
+// Handover is what the starter of a holder sends to it.
+type Handover = handover
+
+// WithPrompt is withPrompt.
+var WithPrompt = withPrompt

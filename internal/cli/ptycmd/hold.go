@@ -1,16 +1,11 @@
 package ptycmd
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,42 +22,22 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// handover is the line that the holder of a terminal reads from its standard
-// input: nothing of it is in its arguments, in its environment or in a file.
+// handover is what the holder of a terminal reads from its starter.
 type handover struct {
-	Environ []string    `json:"environ"`
-	Flags   []string    `json:"flags"`
+	holder.Handover
+
 	Session string      `json:"session"`
 	Script  string      `json:"script"`
 	Args    []string    `json:"args"`
 	Size    screen.Size `json:"size"`
+
+	// The rest is for a terminal that its starter attaches to.
+	Held   bool     `json:"held"`   // see sandbox.TerminalOptions
+	Terms  []string `json:"terms"`  // see sandbox.TerminalOptions
+	Prompt string   `json:"prompt"` // PS1, unless the user sets one
 }
 
-// handoverAnswer is what it says to that, a line too. The starter that has read it sends one more
-// byte: without that byte no process knows of the terminal, and it ends.
-type handoverAnswer struct {
-	Terminal *holder.Row    `json:"terminal,omitempty"`
-	Notes    []string       `json:"notes,omitempty"`
-	Error    *handoverError `json:"error,omitempty"`
-}
-
-// handoverError is a holder's error, with what it means.
-type handoverError struct {
-	Message string       `json:"message"`
-	Status  int          `json:"status"`
-	Outcome exec.Outcome `json:"outcome"`
-	Cause   string       `json:"cause"`
-	Todo    string       `json:"todo"`
-}
-
-func (e *handoverError) Error() string { return e.Message }
-
-// Verdict is what the holder has made of it.
-func (e *handoverError) Verdict() exit.Verdict {
-	return exit.Verdict{Status: e.Status, Outcome: e.Outcome, Cause: e.Cause, Todo: e.Todo}
-}
-
-// maxHandover is how long that line may be: the largest script, as JSON may have to
+// maxHandover is how long a handover may be: the largest script, as JSON may have to
 // write it, an environment and a command line.
 const maxHandover = 80 << 20 // bytes
 
@@ -97,39 +72,15 @@ func newHoldCommand(p *core.Parts) *cobra.Command {
 }
 
 func (c *holdCommand) run(cmd *cobra.Command, id string) error {
-	in := bufio.NewReader(io.LimitReader(c.streams.Stdin, maxHandover))
-	line, err := in.ReadBytes('\n')
 	var h handover
-	if err == nil {
-		err = json.Unmarshal(line, &h)
-	}
+	in, err := holder.ReadHandover(c.streams.Stdin, maxHandover, &h, "pty start")
 	if err != nil {
-		return exit.Misuse("start a terminal with `sandboxbash pty start`", "there is no handover on standard input: %v", err)
+		return err
 	}
-	c.env.Use(h.Environ)
-	err = cmd.ParseFlags(h.Flags)
-	if err == nil {
-		err = c.cfg.Load(cmd)
+	if err := c.cfg.TakeOver(cmd, h.Handover); err != nil {
+		return c.notes.Answer(nil, err)
 	}
-	if err == nil {
-		err = os.Chdir("/") // what it was started in may go
-	}
-	if err != nil {
-		return c.answer(handoverAnswer{}, err)
-	}
-	c.notes.Restart() // the starter has loaded the same and shows those so far
-	return c.hold(cmd.Context(), &keeper{holdCommand: c, id: id, timeout: c.cfg.TerminalTimeout(cmd)}, h, in)
-}
-
-// answer tells the starter, who alone says what is wrong.
-func (c *holdCommand) answer(answer handoverAnswer, err error) error {
-	answer.Notes = c.notes.Gathered()
-	if err != nil {
-		v := exit.Judge(err)
-		answer.Error = &handoverError{Message: c.streams.Scrub(exit.Words(err)), Status: v.Status, Outcome: v.Outcome, Cause: v.Cause, Todo: v.Todo}
-		return errors.Join(stdio.PrintJSON(c.streams.Stdout, answer), exit.StatusError(v.Status))
-	}
-	return stdio.PrintJSON(c.streams.Stdout, answer)
+	return c.hold(cmd.Context(), &keeper{holdCommand: c, id: id, timeout: c.cfg.LastingTimeout(cmd)}, h, in)
 }
 
 // hold keeps a terminal from its start to its end.
@@ -142,14 +93,14 @@ func (c *holdCommand) hold(ctx context.Context, k *keeper, h handover, in io.Rea
 		if life.Err() != nil {
 			err = context.Cause(life)
 		}
-		return c.answer(handoverAnswer{}, err)
+		return c.notes.Answer(nil, err)
 	}
 	defer func() {
 		end(nil)
 		_, _ = k.terminal.Wait() // its outcome was given to those that asked
 	}()
 	row := k.row()
-	if err := c.answer(handoverAnswer{Terminal: &row}, nil); err != nil {
+	if err := c.notes.Answer(&row, nil); err != nil {
 		return err
 	}
 	select {
@@ -191,8 +142,7 @@ type keeper struct {
 	session  string
 	terminal *sandbox.Terminal
 	holder   *serve.Holder
-	listener *net.UnixListener
-	path     string // of the socket; "" before it has its name
+	listener *holder.Listener
 	started  time.Time
 	command  string
 }
@@ -212,6 +162,9 @@ func (k *keeper) open(ctx context.Context, h handover) error {
 	if k.cfg.PTY.Unattended {
 		command.Env = append(runcmd.Unattended(), command.Env...)
 	}
+	if h.Prompt != "" {
+		command.Script = withPrompt(command.Script, h.Prompt, command.Env)
+	}
 	rules, err := k.connection.Admit(command)
 	if err != nil {
 		return err
@@ -223,28 +176,17 @@ func (k *keeper) open(ctx context.Context, h handover) error {
 	if err != nil {
 		return err
 	}
-	began := filepath.Join(dir, k.id+holder.NewSuffix)
-	if k.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: began, Net: "unix"}); err != nil {
+	if k.listener, err = holder.Listen(dir, k.id); err != nil {
 		return err
 	}
-	k.listener.SetUnlinkOnClose(false)
-	k.path = began
-	if err := os.Chmod(began, 0o600); err != nil {
-		return err
-	}
-	if k.terminal, err = session.Terminal(ctx, command, sandbox.TerminalOptions{Size: h.Size}); err != nil {
+	if k.terminal, err = session.Terminal(ctx, command, sandbox.TerminalOptions{Size: h.Size, Terms: h.Terms, Held: h.Held}); err != nil {
 		return err
 	}
 	k.session, k.started, k.command = session.ID(), time.Now(), k.streams.Name(stdio.OneLine(h.Script))
 	k.holder = serve.NewHolder(serve.HeldTerminal{
 		Terminal: k.terminal, ID: k.id, Session: k.session, Command: k.command, Version: core.Build(k.version).Version,
 	})
-	path := filepath.Join(dir, k.id+holder.SocketSuffix)
-	if err := os.Rename(began, path); err != nil {
-		return err
-	}
-	k.path = path
-	return nil
+	return k.listener.Publish()
 }
 
 func (k *keeper) row() holder.Row {
@@ -254,11 +196,8 @@ func (k *keeper) row() holder.Row {
 
 // close lets go of all. It may be called before all is there.
 func (k *keeper) close() {
-	if k.path != "" {
-		_ = os.Remove(k.path) // it may be gone
-	}
 	if k.listener != nil {
-		_ = k.listener.Close() // it is not used any more
+		k.listener.Close()
 	}
 	if k.sessions != nil {
 		_ = k.sessions.Close(context.Background()) // it only lets go
@@ -275,45 +214,19 @@ const (
 // serve takes clients until the terminal is not needed any more.
 func (k *keeper) serve(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
-	var clients sync.WaitGroup
-	clients.Go(func() { k.accept(ctx, &clients) })
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		k.listener.Accept(ctx, k.holder.Serve)
+	}()
 	k.wait(ctx)
-	_ = os.Remove(k.path) // no new client finds it
-	_ = k.listener.Close()
+	k.listener.Close()
 	answering, cancel := context.WithTimeout(ctx, goodbye)
 	k.holder.Rest(answering)
 	cancel()
 	end()
 	k.terminal.Kill() // what is being typed ends with it
-	clients.Wait()
-}
-
-func (k *keeper) accept(ctx context.Context, clients *sync.WaitGroup) {
-	places := make(chan struct{}, holder.MaxClients)
-	for {
-		conn, err := k.listener.AcceptUnix()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed):
-			return
-		default: // no descriptors, as a rule
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			_ = conn.Close()
-			continue
-		}
-		clients.Go(func() {
-			defer func() { <-places }()
-			defer conn.Close() //nolint:errcheck // the client may have closed it
-			if holder.CheckPeer(conn) == nil {
-				_ = k.holder.Serve(ctx, conn, conn) // of a client that has gone there is nothing to tell
-			}
-		})
-	}
+	<-served
 }
 
 // Times between two looks.
@@ -325,7 +238,7 @@ const (
 // wait returns when the terminal is not needed any more: it was ended or lost, its
 // time is over, its socket was removed, or its session.
 func (k *keeper) wait(ctx context.Context) {
-	idle := k.cfg.Session.Idle
+	idle := k.cfg.Idle()
 	look := time.NewTicker(min(longestLook, idle/4))
 	defer look.Stop()
 	done := k.terminal.Done()
@@ -343,7 +256,7 @@ func (k *keeper) wait(ctx context.Context) {
 			done, idle = nil, min(idle, endedIdle)
 			_ = k.sessions.Close(context.WithoutCancel(ctx)) // the session is as idle as its users leave it
 		case <-look.C:
-			if _, err := os.Lstat(k.path); err != nil || k.holder.Idle() > idle {
+			if k.listener.Removed() || k.holder.Idle() > idle {
 				return
 			}
 			if done == nil && time.Since(looked) > sessionLook {
@@ -360,6 +273,17 @@ func (k *keeper) wait(ctx context.Context) {
 func (k *keeper) sessionLost(err error) bool {
 	e, ok := errors.AsType[*exec.Error](err)
 	return ok && e.Outcome == exec.Lost
+}
+
+// withPrompt returns a script that has PS1 in its environment: that of env, or else prompt. A shell
+// that is not interactive, as the one that runs the script, takes none from its own environment.
+func withPrompt(script, prompt string, env []string) string {
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, "PS1="); ok {
+			prompt = value
+		}
+	}
+	return "PS1='" + strings.ReplaceAll(prompt, "'", `'\''`) + "'; export PS1; " + script
 }
 
 // parseSize reads a size such as 132x43.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/internal/cli/clitest"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
+	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
 )
 
@@ -37,7 +38,9 @@ func TestStarterGoes(t *testing.T) {
 			asked <- struct{}{}
 		}
 	}()
-	line, err := json.Marshal(ptycmd.Handover{Environ: []string{"HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/engine"}, Session: "0199", Script: "true"})
+	line, err := json.Marshal(ptycmd.Handover{
+		Handover: holder.Handover{Environ: []string{"HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/engine"}}, Session: "0199", Script: "true",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +58,8 @@ func TestStarterGoes(t *testing.T) {
 	<-asked
 	began := time.Now()
 	_ = in.Close()
-	_ = cmd.Wait() // its status does not matter
-	if took := time.Since(began); took > 5*time.Second {
+	_ = cmd.Wait()                                        // its status does not matter
+	if took := time.Since(began); took > 20*time.Second { // the engine would be given up after 30 s
 		t.Errorf("it took %v", took)
 	}
 }
@@ -66,7 +69,7 @@ func TestStarterGoes(t *testing.T) {
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	dir := clitest.SocketDir(t)
-	hand := func(h ptycmd.Handover) ptycmd.HandoverAnswer {
+	hand := func(h ptycmd.Handover) holder.Answer {
 		t.Helper()
 		line, err := json.Marshal(h)
 		if err != nil {
@@ -81,7 +84,7 @@ func TestHandover(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, _ := cmd.Output() // the status is in the answer
-		var answer ptycmd.HandoverAnswer
+		var answer holder.Answer
 		if err := json.Unmarshal(out, &answer); err != nil {
 			t.Fatalf("%q: %v", out, err)
 		}
@@ -93,9 +96,9 @@ func TestHandover(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no script": {ptycmd.Handover{Environ: environ, Session: "0199", Script: " "}, exit.Usage, "the script is empty"},
-		"a flag":    {ptycmd.Handover{Environ: environ, Flags: []string{"--env=1A=x"}, Script: "true"}, exit.Usage, "Invalid bash env name"},
-		"no engine": {ptycmd.Handover{Environ: environ, Session: "0199", Script: "true"}, exit.Engine, "none.sock"},
+		"no script": {ptycmd.Handover{Handover: holder.Handover{Environ: environ}, Session: "0199", Script: " "}, exit.Usage, "the script is empty"},
+		"a flag":    {ptycmd.Handover{Handover: holder.Handover{Environ: environ, Flags: []string{"--env=1A=x"}}, Script: "true"}, exit.Usage, "Invalid bash env name"},
+		"no engine": {ptycmd.Handover{Handover: holder.Handover{Environ: environ}, Session: "0199", Script: "true"}, exit.Engine, "none.sock"},
 	} {
 		answer := hand(test.h)
 		if e := answer.Error; e == nil || e.Status != test.status || !strings.Contains(e.Message, test.says) || answer.Terminal != nil {
@@ -108,5 +111,21 @@ func TestHandover(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*/*/*/*/*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// A shell has the prompt of the user's environment, or else ours.
+func TestPrompt(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, `PS1='web:${PWD}$ '; export PS1; exec sh -i`},
+		{[]string{"PS1=a", "PS1=it's> ", "X=PS1=b"}, `PS1='it'\''s> '; export PS1; exec sh -i`},
+	} {
+		if got := ptycmd.WithPrompt("exec sh -i", "web:${PWD}$ ", row.env); got != row.want {
+			t.Errorf("withPrompt(%q) = %q; want %q", row.env, got, row.want)
+		}
 	}
 }

@@ -3,14 +3,9 @@
 package ptycmd
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,13 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sandboxbash/sandboxbash/exec"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
-	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
 // commands are the pty commands.
@@ -37,42 +31,49 @@ type commands struct {
 	runner     *runcmd.Runner   // of what runs on a terminal
 }
 
-// Command is the command pty.
-func Command(p *core.Parts) *cobra.Command {
-	a := &commands{
+func newCommands(p *core.Parts) *commands {
+	return &commands{
 		streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, connection: p.Connection, runner: runcmd.New(p),
 	}
+}
+
+// Command is the command pty.
+func Command(p *core.Parts) *cobra.Command {
+	a := newCommands(p)
 	c := flags.Family("pty", "Keep programs on terminals between calls",
-		`  id=$(sandboxbash pty start 0199 -- 'python3 -i')
+		`  id=$(sandboxbash pty start -- python3 -i)
   sandboxbash pty wait --input $id
   sandboxbash pty write --keys enter $id '6*7'
   sandboxbash pty screen $id
-  sandboxbash pty end $id`,
-		a.startCommand(), a.listCommand(), a.writeCommand(), a.resizeCommand(), a.readCommand(),
-		a.screenCommand(), a.waitCommand(), a.endCommand(), newHoldCommand(p))
+  sandboxbash pty stop $id`,
+		a.startCommand(), a.attachCommand(), a.listCommand(), a.showCommand(), a.writeCommand(), a.resizeCommand(), a.logsCommand(),
+		a.screenCommand(), a.waitCommand(), a.stopCommand(), newHoldCommand(p))
 	c.Long = `A terminal outlives the call that started it: scripts and programs can use editors,
-REPLs, debuggers and prompts step by step. A process of its own keeps the terminal until
-its program has ended and its outcome was read, until it is ended by pty end, until its
-session ends, or until it has been idle for --idle.
+REPLs, debuggers and prompts step by step. A separate process keeps the terminal. It
+removes the terminal when the program has ended and its outcome was read, at pty stop,
+when the session ends, and when the terminal has been idle for --idle.
 
-An ID may be shortened to a unique start. To work on your own terminal use
-` + "`run --pty` or `session attach`."
+An ID may be shortened to a unique start. ` + "`pty attach` shows a terminal on your own;" + `
+` + "`session attach` starts one and attaches to it."
 	c.GroupID = flags.GroupRun
 	return c
 }
 
 func (a *commands) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "start [flags] SESSION [-- SCRIPT [ARG...]]", Short: "Start a program on a new terminal, and print the terminal's id",
-		Long: `Start a script, or a shell, on a terminal that outlives this call, and print the
-terminal's id. As with run, - reads the script from standard input. There is no timeout
-unless --timeout sets one; the terminal ends after it has been idle for --idle.`,
-		Example: `  sandboxbash pty start 0199
-  sandboxbash pty start --size 132x43 0199 -- 'vi notes.txt'
-  sandboxbash pty start --json --idle 10m 0199 -- 'gdb ./a.out'`,
-		ValidArgsFunction: a.connection.CompleteSessions,
+		Use: "start [flags] [SESSION] [-- COMMAND [ARG...]]", Short: "Start a program on a new terminal, and print the terminal's id",
+		Long: `Start a program, or a shell, on a terminal that outlives this call, and print the
+terminal's id. The words after -- mean what they mean to run. There is no timeout unless
+--timeout sets one; the terminal ends after it has been idle for --idle.`,
+		Example: `  sandboxbash pty start
+  sandboxbash pty start --size 132x43 -- vi notes.txt
+  sandboxbash pty start --json --idle 10m web -- gdb ./a.out`,
+		ValidArgsFunction: a.connection.CompleteSession,
 	}
+	flags.Add(cmd, "session.id")
 	flags.Add(cmd, holdFlags...)
+	flags.Add(cmd, "run.command", "run.file")
+	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.Flags().Lookup("timeout").DefValue = "" // none
 	cmd.Flags().Lookup("idle").Usage = "end the terminal after it has been idle for this long"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -80,78 +81,109 @@ unless --timeout sets one; the terminal ends after it has been idle for --idle.`
 			if err := a.runner.Load(cmd); err != nil {
 				return err
 			}
-			dash := cmd.ArgsLenAtDash()
-			if dash < 0 {
-				dash = len(args)
+			ref, words, err := a.cfg.SplitScript(cmd, args)
+			if err != nil {
+				return err
 			}
-			if dash != 1 {
-				return exit.Misuse("put a script after --, as in `sandboxbash pty start ID -- vi`; `sandboxbash session ls` lists the sessions",
-					"%s takes the id of one session, and was given %d arguments", cmd.CommandPath(), dash)
-			}
-			if args[0] == "" {
-				return core.ErrNoSessionID
-			}
-			return a.start(cmd, args[0], args[1:])
+			return a.start(cmd, ref, words)
 		})
 	}
 	return cmd
 }
 
-func (a *commands) start(cmd *cobra.Command, session string, words []string) error {
-	ctx := cmd.Context()
+func (a *commands) start(cmd *cobra.Command, ref string, words core.Words) error {
 	size, err := parseSize(a.cfg.PTY.Size)
 	if err != nil {
 		return err
 	}
-	h := handover{Environ: a.env.All(), Flags: changedFlags(cmd), Session: session, Script: runcmd.ShellScripts[a.cfg.Shell], Size: size}
-	if len(words) > 0 {
-		if h.Script, h.Args, err = a.runner.ScriptToRun(ctx, words); err != nil {
-			return err
-		}
+	h := handover{Size: size}
+	if err := a.handOver(cmd, &h, words); err != nil {
+		return err
 	}
+	session, err := a.find(cmd.Context(), ref)
+	if err != nil {
+		return err
+	}
+	h.Session = session.ID
+	row, started, err := a.launch(cmd.Context(), h)
+	if err != nil {
+		return err
+	}
+	defer started.Close()
+	if a.cfg.JSON {
+		err = stdio.PrintJSON(a.streams.Stdout, struct {
+			*holder.Row
+			Notes []string `json:"notes,omitempty"`
+		}{row, a.notes.Gathered()})
+	} else {
+		_, err = fmt.Fprintln(a.streams.Stdout, row.ID)
+	}
+	if err != nil {
+		return err // and the terminal, which no process knows of, ends
+	}
+	return started.Release()
+}
+
+// handOver fills in what a holder gets from this command: its script, which is a shell without
+// words, its flags and its environment.
+func (a *commands) handOver(cmd *cobra.Command, h *handover, words core.Words) (err error) {
+	h.Handover = holder.Handover{Environ: a.env.All(), Flags: changedFlags(cmd)}
+	h.Script = runcmd.ShellScripts[a.cfg.Shell]
+	if words.Any() || a.cfg.Run.File != "" {
+		h.Script, h.Args, err = core.Script(cmd.Context(), a.cfg.Run, a.streams.Stdin, words)
+	}
+	return err
+}
+
+// find returns the session of a reference, once terminals can be kept here.
+func (a *commands) find(ctx context.Context, ref string) (sandbox.Info, error) {
 	dir, err := holder.Dir(a.env)
 	if err == nil {
 		err = holder.MakeDir(dir)
 	}
 	if err != nil {
-		return err
+		return sandbox.Info{}, err
 	}
-	if err := holder.Prune(ctx, dir, a.notes.Add); err != nil {
-		return err
-	}
-	started, err := startHolder(ctx, a.env.Getenv, h)
+	session, err := a.connection.Lookup(ctx, ref)
 	if err != nil {
-		return err
+		return sandbox.Info{}, err
 	}
-	defer started.close()
-	answer, err := started.answer(ctx)
+	a.env.NoteUse(session.ID)
+	return session, holder.Prune(ctx, dir, a.notes.Add)
+}
+
+// launch starts a holder, and returns its terminal. The terminal ends unless the caller calls
+// Release of the starter, which it must close.
+func (a *commands) launch(ctx context.Context, h handover) (*holder.Row, *holder.Starter, error) {
+	started, err := holder.Start(ctx, a.env.Getenv, h, "pty", "hold", holder.NewID())
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	var answer holder.Answer
+	err = started.Answer(ctx, &answer)
 	for _, n := range answer.Notes {
 		a.notes.Add(n)
 	}
-	if answer.Error != nil {
-		return answer.Error
-	}
-	if a.cfg.JSON {
-		err = stdio.PrintJSON(a.streams.Stdout, struct {
-			*holder.Row
-			Notes []string `json:"notes,omitempty"`
-		}{answer.Terminal, a.notes.Gathered()})
-	} else {
-		_, err = fmt.Fprintln(a.streams.Stdout, answer.Terminal.ID)
+	if err == nil && answer.Error != nil {
+		err = answer.Error
 	}
 	if err != nil {
-		return err // and the terminal, which no process knows of, ends
+		started.Close()
+		return nil, nil, err
 	}
-	return started.release()
+	return answer.Terminal, started, nil
 }
 
-// changedFlags are the flags that were given, as they may be given again.
+// changedFlags are the flags that were given, as they may be given again to the holder.
 func changedFlags(cmd *cobra.Command) []string {
 	var all []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "command", "file", "session": // the handover has them
+			return
+		case "detach-keys", "kill-keys": // they are for the user's end
+			return
+		}
 		if list, ok := f.Value.(interface{ GetSlice() []string }); ok {
 			for _, v := range list.GetSlice() {
 				all = append(all, "--"+f.Name+"="+v)
@@ -163,95 +195,10 @@ func changedFlags(cmd *cobra.Command) []string {
 	return all
 }
 
-// startedHolder is a holder that is being started. It ends unless it is released.
-type startedHolder struct {
-	in  *os.File
-	out *os.File
-}
-
-// holderEnv are the variables that a holder's environment has. It gets all
-// others on standard input, because another process of this user can read an
-// environment.
-var holderEnv = []string{"PATH", "HOME", "TMPDIR", "XDG_STATE_HOME"}
-
-// startHolder starts the holder of a terminal, and hands over.
-func startHolder(ctx context.Context, getenv func(string) string, h handover) (*startedHolder, error) {
-	line, err := json.Marshal(h)
-	if err != nil {
-		return nil, err
-	}
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	theirIn, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer theirIn.Close()
-	out, theirOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, in.Close())
-	}
-	defer theirOut.Close()
-	s := &startedHolder{in: in, out: out}
-	cmd := holder.Detached(ctx, path, "pty", "hold", holder.NewID())
-	cmd.Stdin, cmd.Stdout, cmd.Env = theirIn, theirOut, []string{}
-	for _, name := range holderEnv {
-		if v := getenv(name); v != "" {
-			cmd.Env = append(cmd.Env, name+"="+v)
-		}
-	}
-	if err := cmd.Start(); err != nil {
-		s.close()
-		return nil, err
-	}
-	_ = cmd.Process.Release() // never fails; the process that adopts it waits for it
-	_ = theirIn.Close()
-	if _, err := in.Write(append(line, '\n')); err != nil {
-		s.close()
-		return nil, errNoHandover
-	}
-	return s, nil
-}
-
-// errNoHandover is a holder that has ended without a word.
-var errNoHandover = &exec.Error{Outcome: exec.NotStarted, Cause: holder.CauseHolder, Err: errors.New("the process that was to keep the terminal has ended without a word")}
-
-// answer waits for the holder to have started the terminal, or not. When ctx ends
-// it is told to give up, and does so soon.
-func (s *startedHolder) answer(ctx context.Context) (handoverAnswer, error) {
-	stop := context.AfterFunc(ctx, func() { _ = s.in.Close() })
-	defer stop()
-	var answer handoverAnswer
-	line, err := bufio.NewReader(s.out).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &answer)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return answer, context.Cause(ctx)
-	case err != nil || answer.Terminal == nil && answer.Error == nil:
-		return answer, errNoHandover
-	}
-	return answer, nil
-}
-
-// release lets the holder go on.
-func (s *startedHolder) release() error {
-	_, err := s.in.Write([]byte{'\n'})
-	return err
-}
-
-func (s *startedHolder) close() {
-	_ = s.in.Close() // it may be
-	_ = s.out.Close()
-}
-
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the terminals that are kept on this machine",
-		Example: "  sandboxbash pty ls\n  sandboxbash pty ls --json --session 0199 | jq -r '.[].id'",
+		Example: "  sandboxbash pty ls\n  sandboxbash pty ls --json -s web | jq -r '.[].id'",
 		Args:    flags.Args(0, 0, "no arguments"),
 	}
 	flags.Add(cmd, "session.id", "json", "quiet")
@@ -268,21 +215,28 @@ func (a *commands) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(r holder.Row) bool { return !strings.HasPrefix(r.Session, a.cfg.Session.ID) })
-		if a.cfg.JSON {
-			if rows == nil {
-				rows = []holder.Row{}
-			}
-			return stdio.PrintJSON(a.streams.Stdout, rows)
+		session, err := a.connection.Stored(ctx, sessionsOf(rows), a.cfg.Session.ID)
+		if err != nil {
+			return err
 		}
-		return a.streams.Table("ID\tSESSION\tSTATE\tEXIT\tSIZE\tAGE\tCOMMAND", func(w io.Writer) {
-			for _, r := range rows {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%dx%d\t%s\t%s\n", r.ID, r.Session, r.State, r.Exit(), r.Cols, r.Rows,
-					stdio.Age(r.Started, time.Now()), a.streams.Name(r.Command))
-			}
+		rows = slices.DeleteFunc(rows, func(r holder.Row) bool { return session != "" && r.Session != session })
+		return core.List(a.cfg, rows, "ID\tSESSION\tSTATE\tEXIT\tSIZE\tAGE\tCOMMAND", func(r holder.Row) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%dx%d\t%s\t%s", r.ID, sandbox.ShortID(r.Session), r.State, r.Exit(), r.Cols, r.Rows,
+				stdio.Age(r.Started, time.Now()), stdio.Fit(a.streams.Name(r.Command), commandWidth))
 		})
 	})
 	return cmd
+}
+
+// commandWidth is what is left of 80 characters for the last column.
+const commandWidth = 28
+
+// sessionsOf are the sessions of terminals.
+func sessionsOf(rows []holder.Row) (ids []string) {
+	for _, r := range rows {
+		ids = append(ids, r.Session)
+	}
+	return ids
 }
 
 // trimmedScreen is a screen's text without the empty lines at its end.

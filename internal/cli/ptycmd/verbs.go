@@ -64,8 +64,8 @@ func (a *commands) completeTerminals(cmd *cobra.Command, args []string, word str
 func (a *commands) writeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "write [flags] ID [TEXT]", Short: "Type a text, or press keys",
-		Long: `Type a text: the argument, or else standard input. A line feed in it is the enter key;
-none is added. --keys presses keys by name, after the text if there is one: enter, esc,
+		Long: `Type a text: the argument, or else standard input. A line feed in the text presses enter;
+none is added at its end. --keys presses keys by name, after the text if there is one: enter, esc,
 tab, up, home, f1, shift-tab, ctrl-c, alt-x, and so on.`,
 		Example: `  sandboxbash pty write --keys enter pty_1a2b3c4d 'make test'
   sandboxbash pty write --keys 'ctrl-c' pty_1a2b3c4d
@@ -139,36 +139,117 @@ func (a *commands) resizeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *commands) readCommand() *cobra.Command {
+func (a *commands) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "read [flags] ID", Short: "Print what a program has written, as text",
+		Use: "logs [flags] ID", SuggestFor: []string{"read", "output"}, Short: "Print what a program has written, as text",
 		Long: `Print what a program has written, as text: lines end with a line feed, escape sequences
 are removed, secrets are masked. The last output.window bytes are kept; the full output
-is an artifact. With --json the result has next, to continue there with --from, and lost,
-the number of bytes in between that are no longer kept.`,
-		Example: "  sandboxbash pty read pty_1a2b3c4d\n  sandboxbash pty read --json --from 1200 pty_1a2b3c4d | jq -r .text",
-		Args:    flags.Args(1, 1, "the id of a terminal"), ValidArgsFunction: a.completeTerminals,
+is an artifact. With --follow, keep printing until the program has ended.
+
+With --json the result has next, the value of --from for the next call, and lost, the
+number of bytes before this part that are no longer kept.`,
+		Example: `  sandboxbash pty logs pty_1a2b3c4d
+  sandboxbash pty logs -f pty_1a2b3c4d
+  sandboxbash pty logs --json --from 1200 pty_1a2b3c4d | jq -r .text`,
+		Args: flags.Args(1, 1, "the id of a terminal"), ValidArgsFunction: a.completeTerminals,
 	}
-	flags.Add(cmd, "pty.from", "json", "quiet")
+	flags.Add(cmd, "pty.from", "job.follow", "json", "quiet")
+	cmd.Flags().Lookup("follow").Usage = "keep printing until the program has ended"
+	flags.OneOf(cmd, "follow", "json")
 	cmd.RunE = a.aboutTerminal(func(ctx context.Context, c *holder.Client, _ []string) error {
-		var read struct {
-			Text string `json:"text"`
-			Next int64  `json:"next"`
-			Lost int64  `json:"lost,omitempty"`
+		if a.cfg.Job.Follow {
+			return a.follow(ctx, c, a.cfg.PTY.From)
 		}
-		if err := c.Call(ctx, holder.AskTime, "pty/read", map[string]any{"terminal": c.ID, "from": a.cfg.PTY.From}, &read); err != nil {
+		written, err := readTerminal(ctx, c, a.cfg.PTY.From)
+		if err != nil {
 			return err
 		}
 		if a.cfg.JSON {
-			read.Text = a.streams.Clean(read.Text)
-			return stdio.PrintJSON(a.streams.Stdout, read)
+			written.Text = a.streams.Clean(written.Text)
+			return stdio.PrintJSON(a.streams.Stdout, written)
 		}
-		if read.Lost > 0 {
-			a.notes.Add(fmt.Sprintf("%d bytes before this are not kept any more", read.Lost))
-		}
-		_, err := io.WriteString(a.streams.Stdout, a.streams.Clean(read.Text))
-		return err
+		return a.print(written)
 	})
+	return cmd
+}
+
+// written is a part of what a terminal's program has written.
+type written struct {
+	Text string `json:"text"`
+	Next int64  `json:"next"`
+	Lost int64  `json:"lost,omitempty"`
+}
+
+// readTerminal returns what a terminal's program has written, from a byte on.
+func readTerminal(ctx context.Context, c *holder.Client, from int64) (w written, err error) {
+	err = c.Call(ctx, holder.AskTime, "pty/read", map[string]any{"terminal": c.ID, "from": from}, &w)
+	return w, err
+}
+
+func (a *commands) print(w written) error {
+	if w.Lost > 0 {
+		a.notes.Add(fmt.Sprintf("%d bytes before this are not kept any more", w.Lost))
+	}
+	_, err := io.WriteString(a.streams.Stdout, a.streams.Clean(w.Text))
+	if stdio.IsBrokenPipe(err) {
+		return exit.StatusError(exit.BrokenPipe)
+	}
+	return err
+}
+
+// follow prints what a terminal's program writes until it has ended.
+func (a *commands) follow(ctx context.Context, c *holder.Client, from int64) error {
+	for ended := false; ; {
+		w, err := readTerminal(ctx, c, from)
+		if err != nil {
+			return err
+		}
+		if err := a.print(w); err != nil || ended {
+			return err
+		}
+		from = w.Next
+		var waited struct {
+			Event string `json:"event"`
+		}
+		params := map[string]any{"terminal": c.ID, "from": from, "timeoutMs": maxWait.Milliseconds()}
+		if err := c.Call(ctx, maxWait+holder.AskTime, "pty/wait", params, &waited); err != nil {
+			return err
+		}
+		ended = waited.Event == string(sandbox.Ended)
+	}
+}
+
+func (a *commands) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [flags] ID", Short: "Describe a terminal and how its program has ended",
+		Example: "  sandboxbash pty show pty_1a2b3c4d\n  sandboxbash pty show --json pty_1a2b3c4d | jq .exitCode",
+		Args:    flags.Args(1, 1, "the id of a terminal"), ValidArgsFunction: a.completeTerminals,
+	}
+	flags.Add(cmd, "json")
+	cmd.RunE = a.notes.OneObject(a.aboutTerminal(func(ctx context.Context, c *holder.Client, _ []string) error {
+		row, err := c.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		if a.cfg.JSON {
+			return stdio.PrintJSON(a.streams.Stdout, row)
+		}
+		why := ""
+		if row.Error != nil {
+			why = row.Error.Message
+		}
+		return a.streams.Fields([][2]string{
+			{"id", row.ID},
+			{"session", row.Session},
+			{"state", row.State},
+			{"reason", string(row.Reason)},
+			{"exit", row.Exit()},
+			{"error", why},
+			{"size", fmt.Sprintf("%dx%d", row.Cols, row.Rows)},
+			{"started", row.Started.Local().Format(time.RFC3339)},
+			{"command", row.Command},
+		})
+	}))
 	return cmd
 }
 
@@ -196,8 +277,9 @@ func (a *commands) cleanScreen(s *shownScreen) {
 func (a *commands) screenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "screen [flags] ID", Short: "Print the screen of a terminal",
-		Long: `Print what a terminal shows now, without colours and without empty lines at the end, and
-on standard error the position of the cursor. --json prints all of it as an object.`,
+		Long: `Print what a terminal shows now, without colours and without empty lines at the end. The
+position of the cursor is printed on standard error. With --json, print all of it as an
+object.`,
 		Example: "  sandboxbash pty screen pty_1a2b3c4d\n  sandboxbash pty screen --json pty_1a2b3c4d | jq .cursor",
 		Args:    flags.Args(1, 1, "the id of a terminal"), ValidArgsFunction: a.completeTerminals,
 	}
@@ -322,13 +404,13 @@ func (a *commands) sayWaited(id string, w waitedJSON, patience time.Duration) er
 	return exit.With(exit.OfCommand(st))
 }
 
-func (a *commands) endCommand() *cobra.Command {
+func (a *commands) stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "end [flags] ID...", Aliases: []string{"rm"}, Short: "End programs on terminals, and remove the terminals",
+		Use: "stop [flags] ID...", Aliases: []string{"rm"}, SuggestFor: []string{"end", "kill"}, Short: "End programs on terminals, and remove the terminals",
 		Long: `End the programs on terminals, with everything they have started, and remove the
 terminals. Prints their ids or, with --json, an object for each: how the program ended,
 and the end of its output.`,
-		Example: "  sandboxbash pty end pty_1a2b3c4d\n  sandboxbash pty ls --json | jq -r '.[].id' | xargs sandboxbash pty end",
+		Example: "  sandboxbash pty stop pty_1a2b3c4d\n  sandboxbash pty ls --json | jq -r '.[].id' | xargs sandboxbash pty stop",
 		Args:    flags.Args(1, -1, "ids of terminals"), ValidArgsFunction: a.completeTerminals,
 	}
 	flags.Add(cmd, "json", "quiet")

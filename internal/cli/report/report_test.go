@@ -83,6 +83,34 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
+// A case has the same class and name in every session: CI servers tell by them what was there before.
+func TestJUnitNames(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ label, script, want string }{
+		{"", "make test\nmake more", "make test …"},
+		{"unit tests", "make test\nmake more", "unit tests"},
+		{"two\nlines", "make", "two …"},
+	} {
+		file := filepath.Join(t.TempDir(), "junit.xml")
+		for _, session := range []string{"0199", "0200"} {
+			res := resultOf(exec.Exited, 0, "")
+			res.Session = session
+			newTestReports(config.Report{JUnit: file, Name: row.label}).Add(row.script, res, nil)
+		}
+		suite, err := readJUnit(file)
+		if err != nil || len(suite.Cases) != 2 {
+			t.Fatalf("%+v, %v; want two cases", suite, err)
+		}
+		for _, c := range suite.Cases {
+			if c.Class != "sandboxbash" || c.Name != row.want {
+				t.Errorf("the case of %q, called %q, is %s / %s; want sandboxbash / %s", row.script, row.label, c.Class, c.Name, row.want)
+			}
+		}
+	}
+	r := newTestReports(config.Report{Name: "a name alone"})
+	r.Add("x", sandbox.Result{}, nil) // nothing was asked for
+}
+
 // A summary shows what is not ours as code, and nothing in it leads out of that.
 func TestSummary(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sandboxbash/sandboxbash/exec"
@@ -29,11 +30,11 @@ type JobJSON struct {
 	Started    time.Time        `json:"started,omitzero"`
 	Ended      time.Time        `json:"ended,omitzero"`
 	WallTimeMs int64            `json:"wallTimeMs"`
-	TimeoutMs  int64            `json:"timeoutMs,omitempty"`
-	Bytes      int64            `json:"bytes"`          // of output
-	Kept       int64            `json:"kept"`           // of those, in the output file
-	Full       []sandbox.Full   `json:"full,omitempty"` // paths that had no room left when it failed
-	Receipt    *sandbox.Receipt `json:"receipt"`        // null unless it has ended and its end is known
+	TimeoutMs  int64            `json:"timeoutMs,omitempty"` // left out: it has none
+	Bytes      int64            `json:"bytes"`               // of output
+	Kept       int64            `json:"kept"`                // of those, in the output file
+	Full       []sandbox.Full   `json:"full,omitempty"`      // paths that had no room left when it failed; pids, memory: limits that were met
+	Receipt    *sandbox.Receipt `json:"receipt"`             // null unless it has ended and its end is known
 	Output     *string          `json:"output,omitempty"`
 	Truncation *sink.Truncation `json:"truncation,omitempty"`
 }
@@ -66,7 +67,22 @@ func (j JobJSON) Exit() string {
 	}
 }
 
-// startJob starts a job in a session, and tells how to find it.
+// TimeoutText is the timeout of a job, for a table.
+func (j JobJSON) TimeoutText() string {
+	if j.TimeoutMs == 0 {
+		return "none"
+	}
+	text := (time.Duration(j.TimeoutMs) * time.Millisecond).String() // such as 1h0m0s
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
+// startJob starts a job in a session, and prints its id.
 func (a *Runner) startJob(ctx context.Context, session *sandbox.Session, command sandbox.Command) error {
 	job, err := session.StartJob(ctx, command, sandbox.JobOptions{})
 	if err != nil {
@@ -76,7 +92,7 @@ func (a *Runner) startJob(ctx context.Context, session *sandbox.Session, command
 	if a.cfg.JSON {
 		return stdio.PrintJSON(a.streams.Stdout, NewJobJSON(a.streams, info))
 	}
-	_, err = fmt.Fprintf(a.streams.Stdout, "%s %d %s\n", info.ID, info.PID, info.OutputFile)
+	_, err = fmt.Fprintln(a.streams.Stdout, info.ID)
 	return err
 }
 

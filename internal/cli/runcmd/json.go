@@ -27,9 +27,13 @@ type ResultJSON struct {
 	WorkspaceLost   bool           `json:"workspaceLost,omitempty"`   // it was in memory (--disk), and went with the container's reset
 	LeftoversKilled bool           `json:"leftoversKilled,omitempty"` // of earlier commands, to make room
 	Background      int            `json:"background,omitempty"`      // processes that live on
-	Full            []sandbox.Full `json:"full,omitempty"`            // paths that had no room left when it failed
+	Full            []sandbox.Full `json:"full,omitempty"`            // paths that had no room left when it failed; pids, memory: limits that were met
 	// Network is what rules refused while it ran, and how much they allowed.
 	Network *sandbox.NetworkUse `json:"network,omitempty"`
+	// Offline is a hint: the session has no network, and the output ends as if a name had not resolved.
+	Offline bool `json:"offline,omitempty"`
+	// Ports are those that a process of the session has begun to listen to.
+	Ports []sandbox.Port `json:"ports,omitempty"`
 	// Receipt is null if the command did not end, or its end is unknown.
 	Receipt    *sandbox.Receipt `json:"receipt"`
 	Session    string           `json:"session"`
@@ -106,7 +110,7 @@ func NewResultJSON(res sandbox.Result, err error) ResultJSON {
 	j.Usage = usageJSON{CPUMs: res.CPU.Milliseconds(), MaxRSSBytes: res.MaxRSS}
 	j.Bytes = bytesJSON{Stdout: res.Stdout, Stderr: res.Stderr, Dropped: res.Dropped}
 	j.Killed, j.LeftoversKilled, j.Background = res.Killed, res.Room, res.Left
-	j.Full, j.Network = res.Full, res.Network
+	j.Full, j.Network, j.Offline, j.Ports = res.Full, res.Network, res.Offline, res.Ports
 	j.ExitCode = exit.Code(res.Status)
 	if res.Signal != 0 {
 		j.Signal = exit.SignalName(res.Signal)

@@ -166,9 +166,9 @@ func Unattended() []string {
 // killWindow is the longest time between two kill keys: a double click's.
 const killWindow = 400 * time.Millisecond
 
-// killKeys look for keys that end a command. They are typed all the same, but
-// the last of them. Keys count only if each comes by itself: a terminal sends one
-// press in one piece, and what is pasted in another.
+// killKeys look for keys that end a command. They are still typed, but the last of them. Keys
+// count only if each comes by itself: a terminal sends one press in one piece, and what is pasted
+// in another.
 type killKeys struct {
 	forms [][]string // of each key, the ways in which terminals send it
 	next  int        // the key that is waited for
@@ -184,21 +184,41 @@ func newKillKeys(names string) (*killKeys, error) {
 		return k, nil
 	}
 	for name := range strings.FieldsSeq(names) {
-		legacy, err := screen.New(screen.DefaultSize).Keys(name)
+		forms, err := keyForms(name)
 		if err != nil {
 			return nil, exit.Misuse("correct --kill-keys, as in 'esc esc' or 'ctrl-]', or switch them off with none", "%v", err)
 		}
-		modern := screen.New(screen.DefaultSize) // as a program may set the terminal to
-		_, _ = modern.Write([]byte("\x1b[>1u"))
-		kitty, err := modern.Keys(name)
-		if err != nil {
-			return nil, err
-		}
-		forms := []string{string(legacy), string(kitty)}
-		slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) }) // one may begin with the other
 		k.forms = append(k.forms, forms)
 	}
 	return k, nil
+}
+
+// keyForms are the ways in which terminals send a key, the longest first: one may begin with
+// another.
+func keyForms(name string) ([]string, error) {
+	legacy, err := screen.New(screen.DefaultSize).Keys(name)
+	if err != nil {
+		return nil, err
+	}
+	modern := screen.New(screen.DefaultSize) // as a program may set the terminal to
+	_, _ = modern.Write([]byte("\x1b[>1u"))
+	kitty, err := modern.Keys(name)
+	if err != nil {
+		return nil, err
+	}
+	forms := []string{string(legacy), string(kitty)}
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	return forms, nil
+}
+
+// keyAt returns how long one of a key's forms is at the start of what was typed, 0 if none is.
+func keyAt(forms []string, typed string) int {
+	for _, form := range forms {
+		if strings.HasPrefix(typed, form) {
+			return len(form)
+		}
+	}
+	return 0
 }
 
 // pressed takes what was typed and reports whether the last key was in it.
@@ -211,7 +231,7 @@ func (k *killKeys) pressed(p []byte, now time.Time) bool {
 	}
 	typed := string(p)
 	for typed != "" {
-		n := k.match(typed)
+		n := keyAt(k.forms[k.next], typed)
 		if n == 0 {
 			k.next = 0
 			return false
@@ -224,15 +244,4 @@ func (k *killKeys) pressed(p []byte, now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// match returns how long the key that is waited for is at the start of what was
-// typed, 0 if it is not.
-func (k *killKeys) match(typed string) int {
-	for _, form := range k.forms[k.next] {
-		if strings.HasPrefix(typed, form) {
-			return len(form)
-		}
-	}
-	return 0
 }

@@ -43,7 +43,7 @@ func TestReadable(t *testing.T) {
 			if want := name == "input" || name == "end of input"; ok != want && name != "both" {
 				t.Errorf("%s: readable() = %t; want %t", name, ok, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: readable() does not return", name)
 		}
 	}

@@ -34,10 +34,14 @@ type Runner struct {
 	secrets    *core.Secrets
 	artifacts  *core.Artifacts
 	connection *core.Connection
+	asker      *core.Asker // nil: nothing is asked
 
 	ran     string          // the script
+	lasting time.Duration   // the timeout of a job; 0: none
 	reports *report.Reports // nil before the configuration is loaded
+	own     bool            // in a session of its own
 	onPTY   *bool           // whether a command that asked for a terminal got one; nil if none did
+	fed     *given          // the command's standard input; nil unless it got one without --stdin
 }
 
 // New returns what runs commands for a program.
@@ -53,6 +57,7 @@ func (a *Runner) Load(cmd *cobra.Command) error {
 	if err := a.cfg.Load(cmd); err != nil {
 		return err
 	}
+	a.lasting = a.cfg.LastingTimeout(cmd)
 	a.reports = &report.Reports{To: a.cfg.Report, Getenv: a.env.Getenv, Out: a.streams, Note: a.notes.Add, Held: a.limits()}
 	return nil
 }
@@ -68,27 +73,33 @@ func (a *Runner) addReport(res sandbox.Result, err error) {
 func Command(p *core.Parts) *cobra.Command {
 	a := New(p)
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] SCRIPT [ARG...]",
-		Short: "Run one script, in a new session or in an existing one",
-		Long: `Run one script, in a new session that is removed afterwards or, with --session, in an
+		Use:   "run [flags] [--] COMMAND [ARG...]",
+		Short: "Run one command, in a new session or in an existing one",
+		Long: `Run one command, in a new session that is removed afterwards or, with --session, in an
 existing one.
 
-SCRIPT is one argument, so quote it; - reads it from standard input, --file from a file.
-Further arguments are the script's, $1 and so on; it is an error if the script does not
-use them. Standard output and standard error are passed on as they arrive: byte by byte into
-a pipe or file, made safe on a terminal.`,
-		Example: `  sandboxbash run 'echo hi; id'
-  sandboxbash run --workspace copy:. --timeout 10m 'make test'
-  sandboxbash run 'printf "%s\n" "$@"' one two
+` + core.WordsHelp + `
+
+` + core.StdinHelp + `
+
+Standard output and standard error are passed on as they arrive: byte by byte into a pipe or
+file, made safe on a terminal.`,
+		Example: `  sandboxbash run make test
+  sandboxbash run 'echo hi; id'
+  sandboxbash run --workspace copy:. --timeout 10m make test
+  sandboxbash run -c 'printf "%s\n" "$@"' one two
   sandboxbash run --json --file build.sh
-  tar c . | sandboxbash run --stdin 'tar x && make'
-  sandboxbash run --session 0199 'cat result.txt'`,
+  tar c . | sandboxbash run 'tar x && make'
+  sandboxbash run --session web cat result.txt
+  sandboxbash run -p 8000:8000 --timeout 1h python3 -m http.server`,
 		GroupID: flags.GroupRun,
 	}
 	cmd.Flags().SetInterspersed(false)
 	flags.Add(cmd, "session.id")
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Network...)
+	flags.Add(cmd, flags.Asking...)
+	flags.Add(cmd, "network.forward")
 	flags.Add(cmd, flags.Command...)
 	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -99,7 +110,10 @@ a pipe or file, made safe on a terminal.`,
 			if err := sessionConflict(cmd, a.cfg.Session.ID); err != nil {
 				return err
 			}
-			return a.RunScript(cmd.Context(), a.cfg.Session.ID, args)
+			if a.cfg.Session.ID != "" {
+				return a.RunIn(cmd.Context(), a.cfg.Session.ID, core.WordsOf(cmd, args))
+			}
+			return a.runScript(cmd.Context(), target{own: true}, core.WordsOf(cmd, args))
 		})
 	}
 	return cmd
@@ -110,7 +124,7 @@ func sessionConflict(cmd *cobra.Command, id string) error {
 	if id == "" {
 		return nil
 	}
-	for _, key := range slices.Concat(flags.Session, flags.Network) {
+	for _, key := range slices.Concat(flags.Session, flags.Network, flags.Asking) {
 		if s, _ := config.Lookup(key); cmd.Flags().Changed(s.Flag) {
 			return exit.Misuse("leave it out, or start a session of that kind with `sandboxbash session start`",
 				"--%s cannot change session %s, which there is already", s.Flag, id)
@@ -135,17 +149,27 @@ func (a *Runner) AsJSON(cmd *cobra.Command, do func() error) error {
 	return a.Finish(cmd.Context(), sandbox.Result{}, err)
 }
 
-// RunScript runs a script in a session, or in one of its own if id is "".
-func (a *Runner) RunScript(ctx context.Context, id string, args []string) error {
+// target is the session that a script runs in.
+type target struct {
+	own bool   // one that is started for it
+	ref string // else a reference, "" for the default session
+}
+
+// RunIn runs a script in the session of a reference, or in the default one if it is "".
+func (a *Runner) RunIn(ctx context.Context, ref string, words core.Words) error {
+	return a.runScript(ctx, target{ref: ref}, words)
+}
+
+func (a *Runner) runScript(ctx context.Context, in target, words core.Words) error {
 	if err := a.reports.Check(); err != nil {
 		a.reports.Done = true // as far as can be
 		return err
 	}
-	script, rest, err := a.ScriptToRun(ctx, args)
+	script, rest, err := core.Script(ctx, a.cfg.Run, a.streams.Stdin, words)
 	if err != nil {
 		return err
 	}
-	a.ran = script
+	a.ran, a.own = script, in.own
 	if err := a.secrets.Ready(); err != nil {
 		return err
 	}
@@ -153,11 +177,15 @@ func (a *Runner) RunScript(ctx context.Context, id string, args []string) error 
 		Script: script, Args: rest, Shell: a.cfg.Shell, Env: a.secrets.CommandEnv(), Dir: a.cfg.Run.Dir,
 		Timeout: a.cfg.Timeout, Exclusive: a.cfg.Run.Exclusive, Output: a.cfg.OutputOptions(), Job: a.jobOptions(),
 	}
-	if a.cfg.Run.Stdin {
-		command.Stdin = a.streams.Stdin
+	if command.Stdin, err = a.stdinFor(words, a.cfg.Run.Background || command.Job != nil); err != nil {
+		return err
+	}
+	if a.cfg.Run.Merge {
+		command.Output.Streams = sink.Merged
 	}
 	if a.cfg.Run.Background || command.Job != nil {
-		if err := jobConflict(id, command); err != nil {
+		command.Timeout = a.lasting
+		if err := jobConflict(in, command); err != nil {
 			return err
 		}
 		if a.cfg.PTY.Ask {
@@ -171,7 +199,13 @@ func (a *Runner) RunScript(ctx context.Context, id string, args []string) error 
 	if err != nil {
 		return err
 	}
-	session, release, err := a.sessionFor(ctx, id, rules)
+	if a.cfg.NetworkRules.Ask {
+		if a.asker, err = core.NewAsker(ctx, a.cfg, a.streams); err != nil {
+			return err
+		}
+		defer a.asker.Close()
+	}
+	session, release, err := a.sessionFor(ctx, in, rules)
 	if err != nil {
 		return err
 	}
@@ -185,13 +219,16 @@ func (a *Runner) RunScript(ctx context.Context, id string, args []string) error 
 		defer release()
 		return a.startJob(ctx, session, command)
 	}
+	if release, err = a.forward(ctx, session, release); err != nil {
+		return err
+	}
 	return a.runIn(ctx, session, release, command)
 }
 
 // jobConflict refuses what a job cannot have.
-func jobConflict(id string, command sandbox.Command) error {
+func jobConflict(in target, command sandbox.Command) error {
 	switch {
-	case id == "":
+	case in.own:
 		return exit.Misuse("start one with `sandboxbash session start`, and name it with --session", "a job needs a session that is there when it has been started")
 	case command.Stdin != nil:
 		return exit.Misuse("put what it is to read into a file of the session", "a job has no standard input")
@@ -226,7 +263,10 @@ func (a *Runner) runLive(ctx context.Context, session *sandbox.Session, release 
 	out, errs := a.streams.NewLive(run, a.streams.Stdout, broken), a.streams.NewLive(run, a.streams.Stderr, broken)
 	defer out.Close()
 	defer errs.Close()
-	command.Output.LiveStdout, command.Output.LiveStderr = out, errs
+	command.Output.LiveStdout = out
+	if command.Output.Streams == sink.Split {
+		command.Output.LiveStderr = errs
+	}
 	res, err := session.Run(run, command)
 	release()
 	lost, writeErr := stdio.FlushAll(ctx, out, errs)
@@ -252,19 +292,26 @@ var errNoEngine = &engine.Error{Op: "open the session", Kind: engine.ErrUnreacha
 	"the engine did not answer within the command's timeout: %w", context.DeadlineExceeded)}
 
 // sessionFor opens the session, or starts one that release stops.
-func (a *Runner) sessionFor(ctx context.Context, id string, rules *policy.Policy) (*sandbox.Session, func(), error) {
-	progress := core.NewProgress(a.streams, a.cfg)
+func (a *Runner) sessionFor(ctx context.Context, in target, rules *policy.Policy) (*sandbox.Session, func(), error) {
+	what := "opening the session"
+	if in.own {
+		what = "starting a session"
+	}
+	progress := core.NewProgress(a.cfg, what)
 	defer progress.Close()
 	var spec sandbox.Spec
-	if id == "" {
+	if in.own {
 		var err error
 		if spec, err = a.cfg.ServedSpec(); err != nil {
 			return nil, nil, err
 		}
-		spec.Lease = sandbox.DefaultLease
+		spec.Lease, spec.Secrets = sandbox.DefaultLease, a.secrets.Hosted()
+		if spec, err = a.asker.Asking(spec); err != nil {
+			return nil, nil, err
+		}
 	}
 	opening := ctx
-	if id != "" && a.cfg.Timeout > 0 {
+	if !in.own && a.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		opening, cancel = context.WithTimeoutCause(ctx, a.cfg.Timeout+openSlack, errNoEngine)
 		defer cancel()
@@ -273,8 +320,8 @@ func (a *Runner) sessionFor(ctx context.Context, id string, rules *policy.Policy
 	if err != nil {
 		return nil, nil, err
 	}
-	if id != "" {
-		s, err := sessions.Open(opening, id)
+	if !in.own {
+		s, err := a.connection.Open(opening, sessions, in.ref)
 		return s, func() { _ = sessions.Close(context.WithoutCancel(ctx)) }, err
 	}
 	collected := a.artifacts.Collect()
@@ -307,8 +354,18 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 	for _, line := range res.Network.Text() {
 		a.notes.Add(line)
 	}
+	if res.Offline {
+		a.notes.Add(a.offlineText(res.Session))
+	}
+	for i, p := range res.Ports {
+		res.Ports[i].Command = a.streams.Scrub(p.Command)
+		a.notes.Add(portText(res.Session, res.Ports[i]))
+	}
 	for _, f := range res.Full {
 		a.notes.Add(f.String())
+	}
+	if a.fed.silent(res) {
+		a.notes.Add("standard input is an open pipe, and nothing came: if the command waited for it, use --no-stdin (-n)")
 	}
 	if !a.cfg.Loaded() || a.cfg.JSON {
 		j := NewResultJSON(res, err)
@@ -330,6 +387,16 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 	}
 	a.say(res)
 	return exit.With(status)
+}
+
+// offlineText says what a command may lack that failed in a session without a network. It names no
+// host of the output, because the command chooses what that says.
+func (a *Runner) offlineText(session string) string {
+	how := "`sandboxbash session allow " + session + " HOST`"
+	if a.own {
+		how = "`--allow HOST` or a preset, as `--allow @pypi`,"
+	}
+	return "the session has no network, which may be why the command failed: " + how + " lets it reach a host (docs/dependencies.md)"
 }
 
 // limits are what this call holds its command to.

@@ -3,6 +3,7 @@ package servecmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,7 +202,7 @@ func agentPolicy(cfg *config.Config, note func(text string), contract tool.Name,
 func (h *host) leased(s sandbox.Spec, idle string) sandbox.Spec {
 	s.Lease, s.Keep = sandbox.DefaultLease, h.cfg.KeepFor()
 	if h.cfg.Session.Ahead == 0 { // nothing is heard of an idle one
-		s.Lease = max(s.Lease, h.cfg.Session.Idle)
+		s.Lease = max(s.Lease, h.cfg.Idle())
 	}
 	if d, err := time.ParseDuration(idle); err == nil && d > 0 {
 		s.Lease = d
@@ -232,10 +233,16 @@ func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Sessio
 		}
 		return nil, err
 	}
-	return serve.NewSession(box, serve.Live{
+	session := serve.NewSession(box, serve.Live{
 		Engine: engine, Tool: live, Store: store, Scrub: h.secrets.Known(), Env: h.secrets.CommandEnv(),
 		Output: h.cfg.OutputOptions(), Policy: rules, Owner: agentOwner,
-	}), nil
+	})
+	if info := box.Info(); info.Rules != nil && info.Rules.Detached {
+		session.HeldNetwork = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			return h.connection.AskNetwork(ctx, info, method, params)
+		}
+	}
+	return session, nil
 }
 
 // box starts or opens a session.
@@ -252,6 +259,9 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 	}
 	if err != nil {
 		return nil, err
+	}
+	if r.Ask != nil {
+		spec.AskNetwork, spec.AskTime = r.Ask, h.cfg.NetworkRules.AskTime
 	}
 	box, err := engine.Start(ctx, h.leased(spec, r.Shape.Idle))
 	if err == nil {

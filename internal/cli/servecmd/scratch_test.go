@@ -3,6 +3,8 @@
 package servecmd_test
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,7 +28,18 @@ func TestScratchOfTheKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// When it answers, its directory is locked: one that is only made could be taken for a dead server's.
+		if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":"1"}}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 		return func(kill bool) {
@@ -46,7 +59,7 @@ func TestScratchOfTheKilled(t *testing.T) {
 	}
 	until := func(n int) []string {
 		t.Helper()
-		for range 1000 {
+		for range 6000 { // a minute
 			if all := dirs(); len(all) == n {
 				return all
 			}
@@ -81,7 +94,7 @@ func TestScratchOfTheKilled(t *testing.T) {
 	all := until(4) // the first is too young to be judged
 	age(all...)
 	last := serve()
-	for range 1000 { // it has removed what it would when it has made its own
+	for range 6000 { // a minute; it has removed what it would when it has made its own
 		if _, err := os.Stat(left[0]); err != nil {
 			break
 		}

@@ -82,6 +82,7 @@ described in docs/rpc.md.`,
 	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Network...)
+	flags.Add(cmd, "network.ask-timeout")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
 		o, err := a.server(ctx)
 		if err != nil {
@@ -112,6 +113,7 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
 	addCommonFlags(cmd)
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Network...)
+	flags.Add(cmd, flags.Asking...)
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
 	return cmd
@@ -148,7 +150,7 @@ func (a *commands) serveMCP(ctx context.Context) error {
 // listen opens the address of the HTTP server.
 func (a *commands) listen(ctx context.Context) (net.Listener, serve.HTTPOptions, error) {
 	c := a.cfg.Serve
-	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.cfg.Session.Idle}
+	h := serve.HTTPOptions{Hosts: c.Hosts, Idle: a.cfg.Idle()}
 	if c.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
@@ -223,6 +225,7 @@ func (a *commands) server(ctx context.Context) (serve.Options, error) {
 	if err := a.secrets.Ready(); err != nil {
 		return serve.Options{}, err
 	}
+	spec.Secrets = a.secrets.Hosted()
 	contract := tool.Name(a.cfg.Agent.Contract)
 	if _, err := agentPolicy(a.cfg.Config, a.notes.Add, contract, a.cfg.Agent.ToolNames); err != nil { // also tells what is left out
 		return serve.Options{}, err
@@ -239,7 +242,7 @@ func (a *commands) server(ctx context.Context) (serve.Options, error) {
 	rows := policycmd.NewRows(checked, a.notes.Add)
 	return serve.Options{
 		Version: core.Build(a.version).Version, Contract: contract, Settings: settings, Tools: a.cfg.Agent.ToolNames, Dir: spec.Workspace.Target,
-		TerminalTool: a.cfg.Agent.TerminalTool, ClientTerminal: a.cfg.Agent.ClientTerminal, Host: h,
+		TerminalTool: a.cfg.Agent.TerminalTool, ClientTerminal: a.cfg.Agent.ClientTerminal, Host: h, AskNetwork: a.cfg.NetworkRules.Ask,
 		Policy: func(c tool.Name, tools []string) (policy.Checker, error) { return h.policy(c, tools) },
 		Check: func(row json.RawMessage) (any, error) {
 			h.rows.Lock()

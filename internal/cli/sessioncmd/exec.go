@@ -1,8 +1,6 @@
 package sessioncmd
 
 import (
-	"cmp"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
@@ -20,14 +18,22 @@ type runs struct {
 
 func (a *runs) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "exec [flags] ID [--] SCRIPT [ARG...]",
-		Short: "Run one script in a session",
-		Long: `Run one script in a session, as run does. The session continues afterwards, with the
-files and background processes that the command has left.`,
-		Example: `  sandboxbash session exec 0199 'make test'
-  sandboxbash session exec --timeout 1h --json 0199 ./build.sh
-  sandboxbash session exec 0199 - <script.sh`,
-		Args: flags.Args(1, -1, "the id of a session and a script"),
+		Use:   "exec [flags] [SESSION] [--] COMMAND [ARG...]",
+		Short: "Run one command in a session",
+		Long: `Run one command in a session, as run does. The session continues afterwards, with the
+files and background processes that the command has left.
+
+The first word is the session, unless it is behind -- or --session names one.
+` + core.References + `
+
+` + core.WordsHelp + `
+
+` + core.StdinHelp,
+		Example: `  sandboxbash session exec web make test
+  sandboxbash session exec -- make test
+  sandboxbash session exec web 'cd src && make'
+  sandboxbash session exec --timeout 1h --json -s web ./build.sh
+  sandboxbash session exec web - <script.sh`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault
@@ -36,64 +42,50 @@ files and background processes that the command has left.`,
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
+	flags.Add(cmd, "session.id")
 	flags.Add(cmd, flags.Command...)
+	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, rest := args[0], args[1:]
-		if cmd.ArgsLenAtDash() < 0 { // flags may stand behind the id too
-			if err := cmd.ParseFlags(rest); err != nil {
-				return cmd.FlagErrorFunc()(cmd, err)
-			}
-			rest = cmd.Flags().Args()
-		} else if cmd.ArgsLenAtDash() == 0 {
-			rest = args[1:]
+		ref, rest, err := execWords(cmd, args)
+		if err != nil {
+			return err
 		}
 		return a.runner.AsJSON(cmd, func() error {
 			if err := a.runner.Load(cmd); err != nil {
 				return err
 			}
-			if id == "" {
+			if ref != nil && *ref == "" {
 				return core.ErrNoSessionID
 			}
-			return a.runner.RunScript(cmd.Context(), id, rest)
+			words := core.WordsOf(cmd, rest)
+			if ref == nil {
+				return a.runner.RunIn(cmd.Context(), "", words)
+			}
+			if !words.Any() && a.cfg.Run.File == "" {
+				return exit.Misuse("write `sandboxbash session exec SESSION COMMAND` or, for the session of this directory, `sandboxbash session exec -- COMMAND`",
+					"session exec takes the id of a session and a command, and was given one word")
+			}
+			return core.Unnamed(a.runner.RunIn(cmd.Context(), *ref, words), *ref, "sandboxbash session exec -- COMMAND")
 		})
 	}
 	return cmd
 }
 
-func (a *runs) attachCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "attach [flags] [ID] [-- SCRIPT [ARG...]]",
-		Short: "Open a shell, or run a script, on this terminal in a session",
-		Long: `Open an interactive shell, or run a script, on this terminal in a session. All keys
-are passed on, Ctrl-C included; --kill-keys names keys that end the command. There is
-no timeout unless --timeout sets one. ID may be left out if there is only one session.
-
-What is typed into the shell is not checked against the policy, and secrets are not
-masked on this terminal.`,
-		Example: `  sandboxbash session attach 0199
-  sandboxbash session attach
-  sandboxbash session attach 0199 -- 'vi notes.txt'`,
-		ValidArgsFunction: a.connection.CompleteSessions,
+// execWords splits the words of exec into the session, nil for the default one, and the script with
+// its arguments. Flags may stand behind the session too, and -- in front of the script.
+func execWords(cmd *cobra.Command, args []string) (ref *string, rest []string, err error) {
+	script := cmd.Flags().Changed("command") || cmd.Flags().Changed("file")
+	if cmd.ArgsLenAtDash() == 0 || cmd.Flags().Changed("session") || len(args) == 0 && script {
+		return nil, args, nil
 	}
-	cmd.Flags().SetInterspersed(true)
-	flags.Add(cmd, "session.id", "timeout", "grace", "run.cwd", "env.set", "env.unsafe", "shell", "pty.kill-keys", "pty.unattended", "quiet")
-	cmd.Flags().Lookup("timeout").DefValue = "" // none
-	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.runner.Load(cmd); err != nil {
-			return err
-		}
-		id, script := args, []string(nil)
-		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-			id, script = args[:dash], args[dash:]
-		}
-		if len(id) > 1 {
-			return exit.Misuse("put a script after --, as in `sandboxbash session attach ID -- vi`", "%s takes the id of one session, and was given %d arguments", cmd.CommandPath(), len(id))
-		}
-		if len(id) == 1 && id[0] == "" {
-			return core.ErrNoSessionID
-		}
-		return a.runner.Attach(cmd.Context(), cmp.Or(flags.Arg(id, 0), a.cfg.Session.ID), script, a.cfg.TerminalTimeout(cmd))
+	if len(args) == 0 {
+		return nil, nil, exit.Misuse("use it as `"+cmd.UseLine()+"`; see `"+cmd.CommandPath()+" --help`", "%s takes the id of a session and a command, and was given 0 arguments", cmd.CommandPath())
 	}
-	return cmd
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return nil, nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if rest = cmd.Flags().Args(); cmd.Flags().Changed("session") {
+		return nil, nil, exit.Misuse("leave one of them out", "the session is named twice: by --session and by %q", args[0])
+	}
+	return &args[0], rest, nil
 }

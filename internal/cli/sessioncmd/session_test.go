@@ -19,7 +19,7 @@ func TestDescribe(t *testing.T) {
 	var out bytes.Buffer
 	p := core.New("", nil, nil, &out, io.Discard)
 	p.Cfg.Config = &config.Config{}
-	a := &commands{streams: p.Streams, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
+	a := &commands{streams: p.Streams, env: p.Env, cfg: p.Cfg, notes: p.Notes, connection: p.Connection}
 	size := int64(2048)
 	info := sandbox.Info{
 		ID: "0199", Status: "running", Image: "evil\nid  forged", ImageID: "sha256:1", Profile: sandbox.Strict, User: sandbox.User{UID: 7, GID: 8},
@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 		Workspace: sandbox.Workspace{Kind: sandbox.WorkspaceCopy, Dir: "/src", Target: "/workspace"}, Created: time.Now(),
 		Kept: &sandbox.Kept{Until: time.Unix(0, 0), Cause: "lease", Bytes: &size},
 	}
-	if err := a.describe(info); err != nil {
+	if err := a.describe(t.Context(), info); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.Streams.EndMasked()
@@ -71,24 +71,15 @@ func TestPullForce(t *testing.T) {
 	}
 }
 
-// With --exit-code a difference is a finding, unless it was made here alone.
+// With --exit-code a difference is a finding.
 func TestExitCode(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		by      sandbox.Side
-		ask     bool
-		finding bool
-	}{
-		{sandbox.ChangedHere, true, false},
-		{sandbox.ChangedByBoth, true, true},
-		{"", true, true},
-		{"", false, false},
-	} {
+	for _, tt := range []struct{ ask, differs, finding bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
 		p := core.New("", nil, nil, io.Discard, io.Discard)
 		p.Cfg.Config = &config.Config{ExitCode: tt.ask}
-		err := (&files{streams: p.Streams, cfg: p.Cfg}).showChanges([]sandbox.Change{{Path: "a", Kind: "modified", By: tt.by}})
+		err := (&differ{files: &files{streams: p.Streams, cfg: p.Cfg}}).status(tt.differs)
 		if (err != nil) != tt.finding {
-			t.Errorf("showChanges(by %q), asked %t = %v; want a finding: %t", tt.by, tt.ask, err, tt.finding)
+			t.Errorf("status(%t), asked %t = %v; want a finding: %t", tt.differs, tt.ask, err, tt.finding)
 		}
 	}
 }

@@ -2,9 +2,6 @@ package sessioncmd
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,16 +13,16 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// inSession splits "ID:PATH".
-func inSession(word string) (id, path string, err error) {
-	id, path, ok := strings.Cut(word, ":")
-	if !ok || id == "" {
-		return "", "", exit.Misuse("write the session's id, a colon and a path in it, as in 0199:/workspace", "%q does not name a path in a session", word)
+// inSession splits "SESSION:PATH", where SESSION may be left out.
+func inSession(word string) (ref, path string, err error) {
+	ref, path, ok := strings.Cut(word, ":")
+	if !ok {
+		return "", "", exit.Misuse("write the session, a colon and a path in it, as in web:/workspace, or :/workspace for the session of this directory", "%q does not name a path in a session", word)
 	}
 	if path == "" {
 		path = "."
 	}
-	return id, path, nil
+	return ref, path, nil
 }
 
 // files copy and compare files of sessions and of this machine.
@@ -40,10 +37,7 @@ type files struct {
 // open opens a session, or what is kept of one, for its files alone. The caller
 // calls done.
 func (a *files) open(ctx context.Context, sessions *sandbox.Engine, id string) (s *sandbox.Session, done func(), err error) {
-	if err := a.secrets.Ready(); err != nil {
-		return nil, nil, err
-	}
-	s, end, err := sessions.OpenFiles(ctx, id)
+	s, end, err := a.connection.OpenFiles(ctx, sessions, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,14 +50,15 @@ func (a *files) open(ctx context.Context, sessions *sandbox.Engine, id string) (
 
 func (a *files) pushCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "push SRC ID:DIR", Short: "Copy a file or directory of this machine into a session",
+		Use: "push [flags] SRC [SESSION]:DIR", Short: "Copy a file or directory of this machine into a session",
 		Long: `Copy a file or directory of this machine into a directory of a session, under its own
 name. A relative DIR starts at the workspace. Files that look like credentials are left
 out.`,
-		Example: "  sandboxbash session push main.go 0199:\n  sandboxbash session push ./testdata 0199:/workspace/src",
-		Args:    flags.Args(2, 2, "what to copy, and ID:DIR"),
+		Example:           "  sandboxbash session push main.go :\n  sandboxbash session push ./testdata web:/workspace/src",
+		Args:              flags.Args(2, 2, "what to copy, and SESSION:DIR"),
+		ValidArgsFunction: a.completeAt(1),
 	}
-	flags.Add(cmd, "quiet")
+	flags.Add(cmd, "session.id", "quiet")
 	cmd.RunE = a.connection.Asks(func(ctx context.Context, sessions *sandbox.Engine, args []string) error {
 		id, dir, err := inSession(args[1])
 		if err != nil {
@@ -73,7 +68,9 @@ out.`,
 		if err != nil {
 			return err
 		}
+		wait := a.cfg.Waiting("copying " + args[0] + " into the session")
 		left, err := s.Push(ctx, args[0], dir)
+		wait.Done()
 		if err == nil {
 			a.notes.Listed("left out, because they look like credentials: ", left)
 		}
@@ -84,10 +81,13 @@ out.`,
 
 func (a *files) pullCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pull [flags] ID:PATH TO", Short: "Copy a file or directory of a session to this machine",
+		Use: "pull [flags] [SESSION]:PATH... TO", Short: "Copy files or directories of a session to this machine",
 		Long: `Copy the contents of a session's directory into the directory TO, or copy a file to TO:
 into TO if TO is a directory or ends in a slash, else under the name TO. Missing
 directories are created.
+
+Several PATHs of one session go into the directory TO, each under its own name, one after
+the other; DIR/. stands for what is in DIR.
 
 Nothing is written outside TO. These are left out, and listed: anything other than
 regular files, directories and links that stay inside; files that look like credentials;
@@ -97,14 +97,42 @@ Files that the session has not changed are not written. If a file was changed he
 it was copied into the session, or is not known to be a copy, nothing is written at all;
 --force overwrites such files. Nothing is deleted here: files that the session has
 deleted are listed.`,
-		Example: "  sandboxbash session pull 0199:result.txt .\n  sandboxbash session pull 0199:result.txt ./new.txt\n  sandboxbash session pull 0199:/workspace/dist ./out",
-		Args:    flags.Args(2, 2, "ID:PATH, and where to"),
+		Example:           "  sandboxbash session pull :result.txt .\n  sandboxbash session pull web:result.txt ./new.txt\n  sandboxbash session pull web:/workspace/dist ./out\n  sandboxbash session pull :dist :junit.xml results/",
+		Args:              flags.Args(2, -1, "SESSION:PATH, and where to"),
+		ValidArgsFunction: a.completePull,
 	}
-	flags.Add(cmd, "quiet")
+	flags.Add(cmd, "session.id", "quiet")
 	pull := &pull{files: a}
+	cmd.PreRunE = func(_ *cobra.Command, words []string) error { return pull.prepare(words) }
 	cmd.Flags().BoolVarP(&pull.force, "force", "f", false, "overwrite files that were changed here since they were copied")
 	cmd.RunE = a.connection.Asks(pull.run)
 	return cmd
+}
+
+// completeAt completes the word of an index as a path in a session, and others as files of this machine.
+func (a *files) completeAt(at int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case at:
+			return a.connection.CompletePath(cmd, args, word)
+		case 0, 1:
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completePull completes paths in a session and, behind the first, files of this machine: the last word is one.
+func (a *files) completePull(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 0:
+		return a.connection.CompletePath(cmd, args, word)
+	case !strings.Contains(args[len(args)-1], ":"):
+		return nil, cobra.ShellCompDirectiveNoFileComp // it was where to
+	case strings.Contains(word, ":"):
+		return a.connection.CompletePath(cmd, args, word)
+	}
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // pull is the command pull.
@@ -112,87 +140,43 @@ type pull struct {
 	*files
 
 	force bool // the flag; only the command line has it: no file and no variable makes every pull overwrite
+
+	from []position // what prepare has read
+	to   string
 }
 
-func (p *pull) run(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-	id, path, err := inSession(args[0])
-	if err != nil {
-		return err
-	}
-	if args[1] == "-" {
-		return exit.Misuse("show a file with `sandboxbash session exec "+id+" cat …`, or write ./- for a file of that name", "pull does not write to standard output")
-	}
-	s, done, err := p.open(ctx, sessions, id)
-	if err != nil {
-		return err
-	}
-	defer done()
-	pulled, err := s.Pull(ctx, path, args[1], sandbox.PullOptions{Force: p.force})
-	p.notes.Listed("left out: ", pulled.LeftOut)
-	p.notes.Listed("deleted in the session, still here: ", pulled.Deleted)
-	return err
-}
-
-func (a *files) diffCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "diff [flags] ID [DIR]", Short: "Compare a session's workspace with a directory of this machine",
-		Long: `Compare a session's workspace with a directory of this machine, by default the one that
-it was copied from: A added, M modified, D deleted, T changed type in the session. If the
-common origin is known, as for a copied workspace, (here) marks files that were changed
-on this machine only, and (both) those that were changed on both sides.`,
-		Example:           "  sandboxbash session diff 0199\n  sandboxbash session diff --exit-code 0199 ./expected",
-		Args:              flags.Args(1, 2, "the id of a session and optionally a directory"),
-		ValidArgsFunction: a.connection.CompleteSessions,
-	}
-	flags.Add(cmd, "json", "diff.exit-code")
-	cmd.RunE = a.connection.Asks(a.diff)
-	return cmd
-}
-
-func (a *files) diff(ctx context.Context, sessions *sandbox.Engine, args []string) error {
-	s, done, err := a.open(ctx, sessions, args[0])
-	if err != nil {
-		return err
-	}
-	defer done()
-	dir := s.Info().Workspace.Dir
-	if len(args) > 1 {
-		dir = args[1]
-	}
-	if dir == "" {
-		return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "the workspace of session %s is not a copy of a directory", s.ID())
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return exit.Misuse("name the directory to compare with: `sandboxbash session diff ID DIR`", "%s is not a directory of this machine", dir)
-	}
-	changes, err := s.Diff(ctx, ".", dir)
-	if err != nil {
-		return err
-	}
-	return a.showChanges(changes)
-}
-
-func (a *files) showChanges(changes []sandbox.Change) error {
-	if a.cfg.JSON {
-		if changes == nil {
-			changes = []sandbox.Change{}
-		}
-		if err := stdio.PrintJSON(a.streams.Stdout, changes); err != nil {
+// prepare checks the command line, before any engine is asked.
+func (p *pull) prepare(words []string) error {
+	last := len(words) - 1
+	p.to = words[last]
+	for _, word := range words[:last] {
+		ref, path, err := inSession(word)
+		if err != nil {
 			return err
 		}
-	} else {
-		letters := map[string]string{"added": "A", "modified": "M", "deleted": "D", "type": "T"}
-		for _, c := range changes {
-			if _, err := fmt.Fprintf(a.streams.Stdout, "%s %s%s\n", letters[c.Kind], a.streams.Name(c.Path), sides[c.By]); err != nil {
-				return err
-			}
+		if p.from, err = together(p.from, position{word: word, inside: true, ref: ref, path: path}); err != nil {
+			return err
 		}
 	}
-	if a.cfg.ExitCode && slices.ContainsFunc(changes, func(c sandbox.Change) bool { return c.By != sandbox.ChangedHere }) {
-		return exit.StatusError(exit.Findings)
+	if p.to == "-" {
+		return exit.Misuse("show a file with `sandboxbash session exec "+p.from[0].ref+" cat …`, or write ./- for a file of that name", "pull does not write to standard output")
 	}
-	return nil
+	if len(p.from) == 1 {
+		return nil // its contents, or under any name
+	}
+	return fits(p.from, p.to)
 }
 
-// sides say who has changed something, if it is not the session alone.
-var sides = map[sandbox.Side]string{sandbox.ChangedHere: " (here)", sandbox.ChangedByBoth: " (both)"}
+func (p *pull) run(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
+	s, done, err := p.open(ctx, sessions, p.from[0].ref)
+	if err != nil {
+		return err
+	}
+	defer done()
+	pulled, err := p.pullEach(ctx, s, p.from, p.to, sandbox.PullOptions{Force: p.force, Into: len(p.from) > 1})
+	p.notes.Listed("deleted in the session, still here: ", pulled.Deleted)
+	if err != nil && pulled.Files > 0 {
+		p.notes.Add("before that, " + copiedText(pulled.Files, pulled.Bytes, pulled.Alike))
+	}
+	return err
+}

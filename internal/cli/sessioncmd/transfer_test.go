@@ -21,7 +21,7 @@ func TestShowChanges(t *testing.T) {
 	p := core.New("", []string{"X_TOKEN=c4nary-0123456789"}, nil, &out, io.Discard)
 	p.Cfg.Config = &config.Config{}
 	a := &files{streams: p.Streams, cfg: p.Cfg}
-	if err := a.showChanges(changes); err != nil {
+	if err := a.showChanges(changes, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "A a\\nA forged\nD \\x1b]hidden\nT [REDACTED:X_TOKEN]\\xff\n"; got != want {
@@ -29,7 +29,7 @@ func TestShowChanges(t *testing.T) {
 	}
 	out.Reset()
 	p.Cfg.JSON = true
-	if err := a.showChanges(changes); err != nil {
+	if err := a.showChanges(changes, ""); err != nil {
 		t.Fatal(err)
 	}
 	var got []sandbox.Change
@@ -41,7 +41,7 @@ func TestShowChanges(t *testing.T) {
 func TestInSession(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string][3]string{
-		"0199:/a:b": {"0199", "/a:b", "ok"}, "0199:": {"0199", ".", "ok"}, "0199:x": {"0199", "x", "ok"}, "0199": {}, ":/x": {},
+		"0199:/a:b": {"0199", "/a:b", "ok"}, "0199:": {"0199", ".", "ok"}, "0199:x": {"0199", "x", "ok"}, "0199": {}, ":/x": {"", "/x", "ok"}, ":": {"", ".", "ok"},
 	} {
 		id, path, err := inSession(word)
 		if id != want[0] || path != want[1] || (err == nil) != (want[2] == "ok") {

@@ -13,6 +13,7 @@ import (
 // those runners: whatever any command of ours prints there is not a
 // command to them. It may be called again, before anything was printed.
 func (s *Streams) Guard(kinds sink.Runners) {
+	s.kinds = kinds
 	stdout, stderr := s.RawStdout, s.RawStderr
 	defer func() { s.Stdout, s.Stderr = s.Masked(stdout), s.Masked(stderr) }()
 	if kinds == 0 {

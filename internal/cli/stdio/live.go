@@ -15,12 +15,32 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sandboxbash/sandboxbash/internal/background"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
+	fd, ok := descriptor(w)
+	return ok && term.IsTerminal(fd)
+}
+
+// Width is the width in columns of the terminal that w is, 0 if it is none or its width is unknown.
+func Width(w any) int {
+	fd, ok := descriptor(w)
+	if !ok {
+		return 0
+	}
+	cols, _, err := term.GetSize(fd)
+	if err != nil {
+		return 0
+	}
+	return cols
+}
+
+// descriptor is that of the file behind a stream.
+func descriptor(w any) (fd int, ok bool) {
 	if m, ok := w.(*Masked); ok {
 		w = m.to
 	}
@@ -28,7 +48,10 @@ func IsTerminal(w any) bool {
 		w = d.Unwrap()
 	}
 	f, ok := w.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok {
+		return 0, false
+	}
+	return int(f.Fd()), true
 }
 
 // IsBrokenPipe reports whether err says that a stream's reader has gone.
@@ -37,49 +60,44 @@ func IsBrokenPipe(err error) bool {
 	return is(io.ErrClosedPipe) || is(exit.ErrBrokenPipe) || slices.ContainsFunc(brokenPipes, is)
 }
 
-// patience is how long a reader that is slow has, when the user has asked for the
-// end, to take what there is.
+// patience is how long a slow reader has to take the rest of the output after the user has
+// asked for the end.
 const patience = time.Second
 
-// errStalled is why output is lost that a reader has not taken.
+// errStalled is the error of output that its reader did not take in time.
 var errStalled = errors.New("the reader did not take it before the end")
 
-// maxUntaken bounds what is kept for a slow reader when its command has to end: far
-// more than is on its way then. What is beyond is dropped, and counted.
+// maxUntaken bounds what is kept for a slow reader once its command has to end: far more than
+// is in flight then. The rest is dropped, and counted.
 const maxUntaken = 64 << 20 // bytes
 
-// A Writer is the writer between a command's output and a stream of this process
-// that may block for as long as its reader likes. It applies that back-pressure
-// to the command until the run is over: when its context ends, or Release is
-// called. From then on it keeps what the reader does not take, and never blocks;
-// Flush gives it to the reader, as slow as that is.
+// A Writer writes a command's output to a stream of this process, whose reader may block it
+// for any time. Until the run is over, which is when its context ends or Release is called,
+// Write blocks with the reader, and so the command does. From then on Write never blocks:
+// it keeps what the reader does not take, and Flush writes that out. A Writer is a
+// sink.Releaser, and so package sink does not give it up.
 //
-// Write is for one goroutine at a time, and so is Flush, after it.
+// Write and Flush must not be called concurrently.
 type Writer struct {
 	w      io.Writer
-	file   *os.File // w, if it is a pipe of our own opening with deadlines
-	plain  bool     // w never waits for a reader
-	broken func()   // called once when the reader has gone
+	file   *os.File           // w, if it is a pipe of our own opening with deadlines
+	plain  bool               // w never waits for a reader
+	back   *background.Writer // to w, for writes that cannot be interrupted
+	broken func()             // called once when the reader has gone
 	stop   func() bool
 
 	over   chan struct{} // closed by Release
 	ended  sync.Once
 	failed sync.Once
 
-	under   chan written // a write that was under way at the end; nil if there is none
-	waiting int          // bytes of it
-	rest    []byte       // what comes after it
-	lost    int64        // bytes that no reader will take
-	err     error        // of w; the first one ends all writing
+	pending bool   // a write of back was under way at the end
+	waiting int    // bytes of it
+	rest    []byte // what comes after it
+	lost    int64  // bytes that no reader will take
+	err     error  // of w; the first one ends all writing
 }
 
-// written is what became of a write.
-type written struct {
-	n   int
-	err error
-}
-
-// NewWriter returns a gate in front of w for a run of ctx. Its Close is the caller's.
+// NewWriter returns a Writer to w for a run of ctx. The caller must call Close.
 func NewWriter(ctx context.Context, w io.Writer, broken func()) *Writer {
 	g := &Writer{w: w, broken: broken, over: make(chan struct{})}
 	if f, ok := w.(*os.File); ok {
@@ -88,6 +106,7 @@ func NewWriter(ctx context.Context, w io.Writer, broken func()) *Writer {
 			g.w, g.file = own, own
 		}
 	}
+	g.back = background.New(g.w)
 	g.stop = context.AfterFunc(ctx, g.Release)
 	return g
 }
@@ -96,6 +115,7 @@ func NewWriter(ctx context.Context, w io.Writer, broken func()) *Writer {
 func (g *Writer) Close() {
 	g.stop()
 	g.Release()
+	g.back.Close()
 	if g.file != nil {
 		_ = g.file.Close()
 	}
@@ -139,7 +159,7 @@ func (g *Writer) Write(p []byte) (int, error) {
 	if g.file != nil {
 		n, err = g.file.Write(p)
 	} else {
-		n, err = g.writeBeside(p)
+		n, err = g.writeInBackground(p)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		g.keep(p[n:])
@@ -162,31 +182,21 @@ func (g *Writer) keep(p []byte) {
 	g.lost += int64(len(p) - n)
 }
 
-// writeBeside writes where a write cannot be called off: from a goroutine, which
-// stays with a write that never ends.
-func (g *Writer) writeBeside(p []byte) (int, error) {
-	done := g.begin(bytes.Clone(p)) // p is the caller's again when we give up
-	select {
-	case r := <-done:
-		return r.n, r.err
-	case <-g.over:
-		g.under, g.waiting = done, len(p)
+// writeInBackground writes from another goroutine, because this write cannot be interrupted.
+// The goroutine stays for as long as the write blocks.
+func (g *Writer) writeInBackground(p []byte) (int, error) {
+	g.back.Start(bytes.Clone(p)) // p is the caller's again when we give up
+	n, err := g.back.Wait(g.over)
+	if errors.Is(err, background.ErrBlocked) {
+		g.pending, g.waiting = true, len(p)
 		return len(p), nil
 	}
+	return n, err
 }
 
-func (g *Writer) begin(p []byte) chan written {
-	done := make(chan written, 1)
-	go func() {
-		n, err := g.w.Write(p)
-		done <- written{n, err}
-	}()
-	return done
-}
-
-// Flush ends the run, and waits until the reader has taken everything, or has gone.
-// When ctx ends it waits no longer than patience. It returns how many bytes are
-// lost for good; with an error it is that of the stream.
+// Flush ends the run, and waits until the reader has taken everything, or has gone. After
+// ctx has ended it waits for patience at most. It returns how many bytes are lost, and the
+// error of the stream, if there was one.
 func (g *Writer) Flush(ctx context.Context) (lost int64, err error) {
 	g.Release()
 	switch {
@@ -194,11 +204,11 @@ func (g *Writer) Flush(ctx context.Context) (lost int64, err error) {
 	case g.file != nil:
 		err = g.flushFile(ctx)
 	default:
-		err = g.flushBeside(ctx)
+		err = g.flushInBackground(ctx)
 	}
 	if err != nil {
 		g.lost += int64(g.waiting + len(g.rest))
-		g.under, g.waiting, g.rest = nil, 0, nil
+		g.pending, g.waiting, g.rest = false, 0, nil
 		g.fail(err)
 	}
 	return g.lost, g.err
@@ -219,40 +229,33 @@ func (g *Writer) flushFile(ctx context.Context) error {
 	return err
 }
 
-func (g *Writer) flushBeside(ctx context.Context) error {
-	for {
-		if g.under == nil {
-			if len(g.rest) == 0 {
-				return nil
-			}
-			g.under, g.waiting, g.rest = g.begin(g.rest), len(g.rest), nil
+func (g *Writer) flushInBackground(ctx context.Context) error {
+	for g.pending || len(g.rest) > 0 {
+		if !g.pending {
+			g.back.Start(g.rest)
+			g.pending, g.waiting, g.rest = true, len(g.rest), nil
 		}
-		r, ok := awaitWritten(ctx, g.under)
-		if !ok {
+		n, err := g.wait(ctx)
+		if errors.Is(err, background.ErrBlocked) {
 			return errStalled
 		}
-		g.under, g.waiting = nil, g.waiting-r.n
-		if r.err != nil {
-			return r.err
+		g.pending, g.waiting = false, g.waiting-n
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// awaitWritten waits for a write, and for patience when ctx has ended.
-func awaitWritten(ctx context.Context, done chan written) (written, bool) {
-	select {
-	case r := <-done:
-		return r, true
-	case <-ctx.Done():
+// wait waits for the write that is under way, and for patience at most when ctx has ended.
+func (g *Writer) wait(ctx context.Context) (int, error) {
+	n, err := g.back.Wait(ctx.Done())
+	if !errors.Is(err, background.ErrBlocked) {
+		return n, err
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case r := <-done:
-		return r, true
-	case <-late.C:
-		return written{}, false
-	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return g.back.Wait(late.Done())
 }
 
 // mayBlock reports whether a write to f can wait for a reader.
@@ -264,16 +267,15 @@ func mayBlock(f *os.File) bool {
 	return info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 || IsTerminal(f)
 }
 
-// Live is a stream of this process as a command's output goes to it: made safe
-// for a terminal, guarded in a CI job, byte by byte for everything else.
+// Live writes a command's output to a stream of this process. The output is made safe for a
+// terminal, CI commands in it are neutralised in a CI job, and otherwise it is unchanged.
 type Live struct {
 	io.Writer
 	to   *Writer
-	ends []func() // what still waits for more, from the command to the gate
+	ends []func() // flush the writers in front of to, the first one first
 }
 
-// NewLive makes the way to w. Its flush and its close must be called when the
-// run has ended.
+// NewLive returns a Live for w. The caller must call Flush and Close when the run has ended.
 func (s *Streams) NewLive(ctx context.Context, w io.Writer, broken func()) *Live {
 	w = PastMasks(w) // the command's output is masked before it comes here
 	g := NewWriter(ctx, Raw(w), broken)
@@ -283,7 +285,7 @@ func (s *Streams) NewLive(ctx context.Context, w io.Writer, broken func()) *Live
 		out.Writer, out.ends = guarded, append(out.ends, func() { _ = guarded.Close() })
 	}
 	if IsTerminal(w) {
-		safe := sink.NewSafeText(out.Writer, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, s.masks())
+		safe := sink.NewSafeText(out.Writer, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible, Colours: s.Colours(w)}, s.masks())
 		out.Writer, out.ends = safe, append([]func(){func() { _ = safe.Close() }}, out.ends...)
 	}
 	return out
@@ -295,7 +297,7 @@ func (l *Live) Close() { l.to.Close() }
 // Release is what package sink calls when the command has to end.
 func (l *Live) Release() { l.to.Release() }
 
-// Flush waits for the reader as gate.Flush does.
+// Flush waits for the reader as Writer.Flush does.
 func (l *Live) Flush(ctx context.Context) (lost int64, err error) {
 	l.to.Release()
 	for _, end := range l.ends {
@@ -304,7 +306,7 @@ func (l *Live) Flush(ctx context.Context) (lost int64, err error) {
 	return l.to.Flush(ctx)
 }
 
-// FlushAll flushes streams side by side: they may have one reader.
+// FlushAll flushes streams concurrently, because they may have the same reader.
 func FlushAll(ctx context.Context, streams ...*Live) (lost int64, err error) {
 	type flushed struct {
 		lost int64
@@ -324,8 +326,8 @@ func FlushAll(ctx context.Context, streams ...*Live) (lost int64, err error) {
 	return lost, err
 }
 
-// Undelivered says how much of the output was not read, and makes an end that would
-// be a success another one.
+// Undelivered reports on standard error how much of the output was not read. It returns
+// status, or an error instead of a success.
 func (s *Streams) Undelivered(ctx context.Context, lost int64, err, status error) error {
 	if lost == 0 && err == nil {
 		return status

@@ -12,8 +12,9 @@ import (
 // is passed on as it comes goes to it: that is masked in package sink. It may be used
 // concurrently.
 type Masked struct {
-	masks func() *sink.Secrets
-	to    io.Writer // the stream itself, or its guard
+	masks  func() *sink.Secrets
+	to     io.Writer // the stream itself, or its guard
+	before func()    // called before each write
 
 	mu  sync.Mutex
 	by  *sink.Secrets // guarded by mu
@@ -23,6 +24,7 @@ type Masked struct {
 
 // Write implements io.Writer.
 func (m *Masked) Write(p []byte) (int, error) {
+	m.before()
 	secrets := m.masks()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -40,6 +42,7 @@ func (m *Masked) Write(p []byte) (int, error) {
 // writeJSON writes a document behind everything written so far. Its guard need not
 // see it: see printJSON.
 func (m *Masked) writeJSON(doc []byte) error {
+	m.before()
 	doc = m.masks().ScrubJSON(doc)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +73,9 @@ func (m *Masked) End() error {
 }
 
 // Masked is w with secrets masked.
-func (s *Streams) Masked(w io.Writer) *Masked { return &Masked{masks: s.masks, to: w} }
+func (s *Streams) Masked(w io.Writer) *Masked {
+	return &Masked{masks: s.masks, to: w, before: s.unwait}
+}
 
 // Lines is w for messages, with the secrets in them masked.
 func (s *Streams) Lines(w io.Writer) io.Writer { return &jsonLines{masks: s.masks, w: w} }

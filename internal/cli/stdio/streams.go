@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +25,10 @@ type Streams struct {
 	RawStdout, RawStderr io.Writer // of this process
 
 	masks func() *sink.Secrets // what is secret by now
+	kinds sink.Runners         // that Guard was last called with
+
+	colours func(w io.Writer) bool  // nil before SetColours: none are shown
+	waiting atomic.Pointer[Waiting] // the wait that is shown; nil if there is none
 
 	mu    sync.Mutex
 	atEnd func() // guarded by mu; puts this process's terminal back; nil unless it was changed
@@ -107,12 +112,16 @@ func (s *Streams) Safe(text string) string {
 	return strings.ReplaceAll(s.Clean(text), "\n", " ")
 }
 
-// Table prints aligned columns, in one write.
+// Table prints aligned columns, in one write. On a terminal its head and the states in it have
+// colours.
 func (s *Streams) Table(head string, rows func(io.Writer)) error {
-	w := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, head)
 	rows(w)
-	return w.Flush()
+	_ = w.Flush() // a Builder never fails
+	_, err := io.WriteString(s.Stdout, s.paintTable(s.Stdout, b.String()))
+	return err
 }
 
 // Fields prints what is known of one thing: a name and a value a line. What has
@@ -142,6 +151,14 @@ func Age(since, now time.Time) string {
 	default:
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
+}
+
+// Fit shortens a text at its end to so many characters.
+func Fit(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return text
 }
 
 // OneLine makes a script fit a table.

@@ -80,7 +80,7 @@ func TestWatchTells(t *testing.T) {
 		t.Helper()
 		select {
 		case <-told.c:
-		case <-time.After(10 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatalf("the watch did not tell of %s", of)
 		}
 		silent(t, told, "nothing, after "+of)
@@ -95,10 +95,10 @@ func TestWatchTells(t *testing.T) {
 	f = put(t, d, "bg_2", "")
 	next("a second start")
 	end(t, d, "bg_2", f, 0, 0)
-	for range 2 { // the end, and perhaps the lock's going
+	for _, patience := range []time.Duration{20 * time.Second, 2 * time.Second} { // the end, and perhaps the lock's going
 		select {
 		case <-told.c:
-		case <-time.After(time.Second):
+		case <-time.After(patience):
 		}
 	}
 	if err := d.Answer(t.Context(), wire.JobQuery{Verb: wire.JobRemove, ID: "bg_2"}, nil); err != nil {

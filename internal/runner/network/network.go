@@ -40,15 +40,18 @@ var (
 
 // Carry serves the host at the other end of conn until conn ends, or breaks a rule of the
 // frames, or brings no frame for a lease. It returns nil if conn has ended. contact is
-// called for each frame and must not block.
+// called for what the host does with the session's ports, and must not block: connections that
+// programs open keep no session alive.
 func Carry(conn io.ReadWriteCloser, contact func()) error {
 	c := &carrier{listeners: make(map[netip.AddrPort]*listener)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	// Listeners are asked for as soon as the session is there.
 	c.mu.Lock()
-	c.sess = mux.New(mux.Runner, conn, mux.Options{Listen: c.listen, Frame: contact})
+	c.sess = mux.New(mux.Runner, conn, mux.Options{Listen: c.listen, Used: contact})
 	c.mu.Unlock()
 	c.wg.Go(c.dialAll)
+	c.owners.made = make(chan made, maxMade)
+	c.wg.Go(func() { c.owners.tell(c.ctx, c.sess) })
 	c.wg.Go(func() { c.questions.answer(c.ctx, c.sess) })
 	<-c.sess.Done()
 	c.stop()
@@ -69,6 +72,7 @@ type carrier struct {
 	wg   sync.WaitGroup
 
 	questions questions
+	owners    owners
 
 	mu        sync.Mutex
 	sess      *mux.Session
@@ -197,6 +201,7 @@ func (c *carrier) accept(l *net.TCPListener, kind wire.NetKind) {
 			_ = conn.Close() // resets it
 			continue
 		}
+		c.owners.note(st)
 		c.wg.Go(func() { _, _, _ = mux.Join(st, conn) }) // how it ended, both ends know
 	}
 }

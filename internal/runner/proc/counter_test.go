@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -55,6 +56,7 @@ func TestProcessCount(t *testing.T) {
 		t.Fatal("this kernel has no /proc/loadavg")
 	}
 	b := p.Count()
+	b.sample() // knows the machine's forks from here on, and is right however late the next one is
 	const n = 5
 	for range n {
 		if err := exec.CommandContext(t.Context(), "true").Run(); err != nil {
@@ -70,27 +72,29 @@ func TestProcessCount(t *testing.T) {
 // The ids start again between two samples.
 func TestCountRound(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(t.TempDir(), "loadavg")
-	set := func(last int) {
-		if err := os.WriteFile(name, []byte("0.0 0.0 0.0 1/1 "+strconv.Itoa(last)+"\n"), 0o600); err != nil {
+	synctest.Test(t, func(t *testing.T) { // without the samples of its timer, and however busy the machine is
+		name := filepath.Join(t.TempDir(), "loadavg")
+		set := func(last int) {
+			if err := os.WriteFile(name, []byte("0.0 0.0 0.0 1/1 "+strconv.Itoa(last)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(32000)
+		f, err := os.Open(name)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	set(32000)
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	b := (&Counter{f: f, max: 32768}).Count()
-	set(20000)
-	b.sample()
-	set(32100)
-	b.sample()
-	set(300)
-	if got, want := b.End(), uint64(768+19700+12100+668); got != want {
-		t.Errorf("End() = %d; want %d", got, want)
-	}
+		defer f.Close()
+		b := (&Counter{f: f, max: 32768}).Count()
+		set(20000)
+		b.sample()
+		set(32100)
+		b.sample()
+		set(300)
+		if got, want := b.End(), uint64(768+19700+12100+668); got != want {
+			t.Errorf("End() = %d; want %d", got, want)
+		}
+	})
 }
 
 // The number of forks on the whole machine tells whether a round of ids can have gone by
@@ -205,22 +209,24 @@ func TestCounterUnknown(t *testing.T) {
 // A count that has ended samples no more, and each sample before that calls what was asked.
 func TestCountSamples(t *testing.T) {
 	t.Parallel()
-	p := OpenCounter()
-	if p.f == nil {
-		t.Fatal("this kernel has no /proc/loadavg")
-	}
-	c := p.Count()
-	calls := 0
-	c.OnSample(func() { calls++ })
-	c.sample()
-	c.sample()
-	if first, second := c.End(), c.End(); second < first || calls != 2 {
-		t.Errorf("End() = %d and then %d, with %d calls; want 2 calls", first, second, calls)
-	}
-	c.sample()
-	if calls != 2 {
-		t.Errorf("%d calls after the end; want 2", calls)
-	}
+	synctest.Test(t, func(t *testing.T) { // without the samples of its timer
+		p := OpenCounter()
+		if p.f == nil {
+			t.Fatal("this kernel has no /proc/loadavg")
+		}
+		c := p.Count()
+		calls := 0
+		c.OnSample(func() { calls++ })
+		c.sample()
+		c.sample()
+		if first, second := c.End(), c.End(); second < first || calls != 2 {
+			t.Errorf("End() = %d and then %d, with %d calls; want 2 calls", first, second, calls)
+		}
+		c.sample()
+		if calls != 2 {
+			t.Errorf("%d calls after the end; want 2", calls)
+		}
+	})
 }
 
 // Between two samples that are a pause apart no round of ids can go by, even if the machine

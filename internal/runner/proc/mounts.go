@@ -5,6 +5,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -31,9 +32,10 @@ func parseMounts(info []byte) ([]Mount, error) {
 	var all []Mount
 	for line := range Lines(info) {
 		// The number of fields before the hyphen varies. Behind it, the source may be empty.
+		// Only a space separates fields: a name may hold all else that Unicode calls a space.
 		before, after, _ := strings.Cut(string(line), " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if len(f) < 6 || len(g) < 2 {
+		f, g := strings.Split(before, " "), strings.Split(after, " ")
+		if len(f) < 6 || len(g) < 2 || slices.Contains(f, "") || g[0] == "" || g[len(g)-1] == "" {
 			return nil, fmt.Errorf("unknown line in mountinfo: %q", line)
 		}
 		all = append(all, Mount{

@@ -37,6 +37,12 @@ func TestParseMounts(t *testing.T) {
 			"no source", "25 1 0:3 / /t rw - tmpfs  rw,size=1k",
 			mount(wire.Mount{Target: "/t", Type: "tmpfs", Options: []string{"rw"}, Device: "0:3", Root: "/"}, "rw", "size=1k"),
 		},
+		{
+			"spaces that the kernel does not escape", "25 1 0:3 /a\u00a0b /c\u3000d\re rw - tmpfs tmpfs rw",
+			mount(wire.Mount{Target: "/c\u3000d\re", Type: "tmpfs", Options: []string{"rw"}, Device: "0:3", Root: "/a\u00a0b"}, "rw"),
+		},
+		{"an empty root", "25 1 0:3  /t rw - tmpfs tmpfs rw", nil},
+		{"an empty type", "25 1 0:3 / /t rw -  tmpfs rw", nil},
 		{"no hyphen", "25 1 0:3 / /t rw tmpfs tmpfs rw", nil},
 		{"nothing behind the hyphen", "25 1 0:3 / /t rw - ", nil},
 		{"too few fields", "25 1 0:3 / - tmpfs tmpfs rw", nil},

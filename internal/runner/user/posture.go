@@ -36,6 +36,7 @@ func Posture(w io.Writer, args []string) error {
 	addLimits(&report)
 	addTries(&report)
 	addNames(&report)
+	addReach(&report)
 	for _, path := range a.Masked {
 		report.Add(wire.FactMasked.Of(path), readable(path))
 	}

@@ -83,6 +83,9 @@ func TestPosture(t *testing.T) {
 	for _, name := range []string{"unshare", "mount", "io_uring", "keyctl", "bpf", "userfaultfd", "af_alg", "af_vsock", "af_packet", "kill_init", "ptrace"} {
 		want = append(want, wire.FactTry.Of(name))
 	}
+	for _, name := range []string{"public", "public6", "dns", "gateway", "metadata"} {
+		want = append(want, wire.FactReach.Of(name))
+	}
 	for _, key := range want {
 		if count[key] != 1 {
 			t.Errorf("%d facts of %s; want 1", count[key], key)

@@ -60,6 +60,36 @@ func Pull(args []string, out io.Writer) error {
 	return transfer.Pack(out, a.Path)
 }
 
+// Manifest writes the hashes of a directory's files. The error is a transfer.MissingError if
+// there is nothing at the path.
+func Manifest(args []string, out io.Writer) error {
+	a, err := transferAs(args)
+	if err != nil {
+		return err
+	}
+	return transfer.Manifest(out, a.Path, transfer.DefaultLimits)
+}
+
+// Pick packs the files of a directory that the names on in select. The error is a
+// transfer.MissingError if there is nothing at the path.
+func Pick(args []string, in io.Reader, out io.Writer) error {
+	a, err := transferAs(args)
+	if err != nil {
+		return err
+	}
+	return transfer.Pick(out, a.Path, in)
+}
+
+// Update changes the files of a directory that are as the update on in says, and answers with its
+// verdicts. The error is a transfer.MissingError if there is nothing at the path.
+func Update(args []string, in io.Reader, out io.Writer) error {
+	a, err := transferAs(args)
+	if err != nil {
+		return err
+	}
+	return transfer.Update(out, a.Path, in)
+}
+
 // transferAs reads the arguments, and makes their user the effective one.
 func transferAs(args []string) (wire.TransferArgs, error) {
 	var a wire.TransferArgs

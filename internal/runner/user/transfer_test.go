@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		err = Push(args, os.Stdin, os.Stdout)
 	case "pull":
 		err = Pull(args, os.Stdout)
+	case "update":
+		err = Update(args, os.Stdin, os.Stdout)
 	case "posture":
 		err = Posture(os.Stdout, args)
 	case "status":
@@ -226,5 +228,51 @@ func TestTransferArguments(t *testing.T) {
 	}
 	if uid := os.Geteuid(); uid != os.Getuid() {
 		t.Errorf("the effective user is %d; want it unchanged", uid)
+	}
+}
+
+// An update has the rights of its user alone, and says what it found.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := openDir(t)
+	own, closed := filepath.Join(dir, "own"), filepath.Join(dir, "closed")
+	for _, at := range []string{own, closed} {
+		if err := errors.Join(os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "gone"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chown(own, other, other), os.Chown(filepath.Join(own, "gone"), other, other)); err != nil {
+		t.Fatal(err)
+	}
+	empty := transfer.Sum(sha256.Sum256(nil))
+	deltas := []transfer.Delta{
+		{Name: "gone", Was: transfer.Entry{Name: "gone", Kind: transfer.File, Mode: 0o644, Sum: &empty}},
+		{Name: "made", Now: transfer.Entry{Name: "made", Kind: transfer.Dir, Mode: 0o755}},
+	}
+	ask, do := transfer.AppendUpdate(nil, deltas, true), transfer.AppendUpdate(nil, deltas, false)
+	do = append(do, archive(t)...)
+	for _, row := range []struct {
+		name, path string
+		stdin      []byte
+		code       int
+		answers    string
+		says       string
+	}{
+		{"asked", own, ask, 0, "tt.", ""},
+		{"another's directory", closed, do, 1, "", "permission denied"},
+		{"its own directory", own, do, 0, "tt.", ""},
+		{"again", own, do, 0, "ss.", ""},
+		{"no directory", own + "/none", do, wire.ExitNoInput, "", ""},
+		{"no update", own, []byte("x"), 1, "", "not an update"},
+	} {
+		stdout, stderr, code := verb(t, nil, bytes.NewReader(row.stdin), "update", "12345:12345", row.path)
+		if code != row.code || stdout != row.answers || !strings.Contains(stderr, row.says) {
+			t.Errorf("%s: update ends with %d, answers %q and says %q; want %d, %q, %q", row.name, code, stdout, stderr, row.code, row.answers, row.says)
+		}
+	}
+	info, err := os.Stat(filepath.Join(own, "made"))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != other {
+		t.Errorf("what was made is %v, %v; want it to be the user's", info, err)
 	}
 }

@@ -1,0 +1,5 @@
+import six
+
+
+def greeting(name):
+    return six.text_type("Hello, {}").format(name)

@@ -1,0 +1,6 @@
+package core
+
+import "golang.org/x/sys/unix"
+
+// singleKeys has a terminal give each key at once, without showing it, and drops what was typed before.
+func singleKeys(fd int) error { return setKeys(fd, unix.TCGETS, unix.TCSETSF) }
