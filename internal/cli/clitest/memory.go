@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sandboxbash/sandboxbash/engine"
@@ -92,12 +93,15 @@ func (m *Memory) Session(n int, spec sandbox.Spec) string {
 	defer end(nil)
 	other := enginetest.New() // where it is started, and no further than to its first process
 	var made engine.Session
+	opened := sync.OnceFunc(func() { // a session with network rules opens two at once
+		made = other.Sessions()[0]
+		end(errTemplate)
+	})
 	other.Fail = func(call string) error {
 		if call != "open" {
 			return nil
 		}
-		made = other.Sessions()[0]
-		end(errTemplate)
+		opened()
 		return errTemplate
 	}
 	if _, err := sandbox.New(other, oneImage{}, sandbox.Options{}).Start(ctx, spec); made.ID == "" {
