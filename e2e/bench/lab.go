@@ -122,7 +122,10 @@ func (l *lab) close() error {
 func (l *lab) startPlain(ctx context.Context) (string, error) {
 	made, err := l.api.ContainerCreate(ctx, &container.Config{
 		Image: string(l.img.ID), Entrypoint: []string{"bash", "-c", "read"}, OpenStdin: true, Labels: map[string]string{label: l.mark},
-	}, nil, nil, nil, "")
+	}, &container.HostConfig{
+		// Many connections to one port use up all ports of their own, which else wait for a minute after their end.
+		Sysctls: map[string]string{"net.ipv4.tcp_tw_reuse": "1"},
+	}, nil, nil, "")
 	if err != nil {
 		return "", err
 	}
