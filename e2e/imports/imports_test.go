@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 
 	// What is kept and told of what happens. The command line fills it in.
 	"internal/audit":     {"internal/filelock"},
+	"internal/journal":   {"internal/audit", "internal/filelock"}, // records of both have the same parts
 	"internal/telemetry": {},
 
 	// Each composes what stands below it.
