@@ -122,27 +122,24 @@ func splitFrame(b []byte) (kind byte, body []byte, size int, err error) {
 	return b[1], body, size, nil
 }
 
-// parseBody reads a record from a frame's body. The record keeps nothing of it.
-func parseBody(kind byte, body []byte) (Record, error) {
+// parseBody reads a record from a frame's body, and reports whether it is one. The record keeps nothing of the body.
+func parseBody(kind byte, body []byte) (Record, bool) {
 	switch kind {
 	case typeRecord:
 		var r Record
 		err := json.Unmarshal(body, &r)
-		if err == nil && r.Kind == "" {
-			err = errDamaged
-		}
-		return r, err
+		return r, err == nil && r.Kind != ""
 	case typeOutput:
 		return parseOutput(body)
 	}
-	return Record{}, fmt.Errorf("%w: a frame of type %q", errDamaged, kind)
+	return Record{}, false
 }
 
-func parseOutput(b []byte) (Record, error) {
+func parseOutput(b []byte) (Record, bool) {
 	c := cursor{rest: b}
 	flags := c.bytes(1)
 	if c.bad {
-		return Record{}, errDamaged
+		return Record{}, false
 	}
 	r := Record{Kind: Output, Stream: Stream(flags[0] & streamMask), Time: time.UnixMicro(int64(c.number())).UTC()}
 	if flags[0]&flagTextID != 0 {
@@ -154,10 +151,10 @@ func parseOutput(b []byte) (Record, error) {
 		r.Skipped = int64(c.number())
 	}
 	if c.bad || r.Skipped < 0 {
-		return Record{}, errDamaged
+		return Record{}, false
 	}
 	r.Data = bytes.Clone(c.rest)
-	return r, nil
+	return r, true
 }
 
 // cursor takes values from the start of a body.

@@ -198,10 +198,10 @@ func (r *Reader) next() (Record, error) {
 			}
 			continue
 		}
-		rec, err := parseBody(kind, body)
+		rec, ok := parseBody(kind, body)
 		r.buf, r.off = r.buf[size:], r.off+int64(size)
-		if err != nil { // a kind of frame that this version does not know, or a damaged one
-			return Record{Kind: Torn, Bytes: int64(size)}, nil
+		if !ok { // a later version has written it
+			rec = Record{Kind: Torn, Bytes: int64(size)}
 		}
 		return rec, nil
 	}

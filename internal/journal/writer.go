@@ -94,13 +94,13 @@ func NewWriter(dir string, o Options) *Writer {
 }
 
 // Describe says who a session is. What it says is written once, with the next record.
-func (w *Writer) Describe(session string, make func() Session) {
+func (w *Writer) Describe(session string, who func() Session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || w.about[session] != nil {
 		return
 	}
-	s := make()
+	s := who()
 	s.ID = session
 	w.about[session] = &s
 }
