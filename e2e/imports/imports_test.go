@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "network", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
 	// The command line's parts.
-	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
+	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/hookcmd", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/shellcmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/cachecmd":    {"engine", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
@@ -99,6 +99,7 @@ var mayImport = map[string][]string{
 	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
 	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/filelock", "internal/screen", "internal/serve", "network", "sandbox"},
+	"internal/cli/hookcmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "sandbox"},
 	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/networkcmd":  {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "network"},
@@ -110,6 +111,7 @@ var mayImport = map[string][]string{
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
 	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
+	"internal/cli/shellcmd":    {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "internal/wire", "sandbox"},
 	"internal/cli/stdio":       {"internal/background", "internal/cli/exit", "sink"},
 	// For tests alone: the whole program.
 	"internal/cli/clitest": {"engine", "engine/enginetest", "internal/cli", "internal/cli/core", "internal/cli/exit", "internal/wire", "sandbox"},

@@ -48,6 +48,8 @@ func TestEveryFlagIsASetting(t *testing.T) {
 				return
 			case "force": // it is said for one call: no file and no variable makes every pull overwrite
 				return
+			case "approve": // it takes a question from the user: no file and no variable does
+				return
 			case "branch": // it names what one call writes
 				return
 			case "exclude", "exclude-from", "gitignore", "recursive", "watch", "back": // they say what one call copies

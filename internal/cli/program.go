@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,17 @@ type program struct{ *core.Parts }
 
 // execute runs a command line and returns the exit status.
 func (a *program) execute(ctx context.Context, args []string) int {
+	cmd, status := a.call(ctx, args)
+	if status != 0 && cmd != nil {
+		if fixed, err := strconv.Atoi(cmd.Annotations[exit.FailWith]); err == nil {
+			return fixed
+		}
+	}
+	return status
+}
+
+// call runs a command line. It returns the command, nil if there is none of that name.
+func (a *program) call(ctx context.Context, args []string) (cmd *cobra.Command, status int) {
 	a.Secrets.Begin(ctx, args)
 	root := a.root()
 	a.helpAsIs(root)
@@ -45,14 +57,14 @@ func (a *program) execute(ctx context.Context, args []string) int {
 		err = unsaid
 	}
 	if err == nil {
-		return 0
+		return cmd, 0
 	}
 	if status, ok := errors.AsType[exit.StatusError](err); ok {
-		return int(status)
+		return cmd, int(status)
 	}
 	// An engine's connection can break too: only files are streams of ours.
 	if _, file := errors.AsType[*fs.PathError](err); file && stdio.IsBrokenPipe(err) {
-		return exit.BrokenPipe
+		return cmd, exit.BrokenPipe
 	}
 	v := exit.Judge(err)
 	if ctx.Err() != nil && v.Outcome == exec.NotStarted {
@@ -61,7 +73,7 @@ func (a *program) execute(ctx context.Context, args []string) int {
 	}
 	exit.Report(a.Streams.Stderr, a.Streams.Paint(a.Streams.Stderr, stdio.Red, "sandboxbash:"), a.Streams.Clean(exit.Words(err)), a.Streams.Clean(v.Todo))
 	_ = a.Streams.EndMasked()
-	return v.Status
+	return cmd, v.Status
 }
 
 // objectCommands print one object with --json. The value is whether it is a result.

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/doctorcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/hookcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/networkcmd"
@@ -22,6 +23,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/servecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/sessioncmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/shellcmd"
 )
 
 const rootLong = `sandboxbash runs shell commands in hardened, long-lived containers.
@@ -62,6 +64,7 @@ func (a *program) root() *cobra.Command {
 	}
 	root.AddGroup(
 		&cobra.Group{ID: flags.GroupRun, Title: "Run commands:"},
+		&cobra.Group{ID: flags.GroupAgents, Title: "Work with agents:"},
 		&cobra.Group{ID: flags.GroupOutput, Title: "Inspect output:"},
 		&cobra.Group{ID: flags.GroupSetup, Title: "Set up and check:"},
 	)
@@ -78,7 +81,7 @@ func (a *program) root() *cobra.Command {
 	root.AddCommand(
 		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
 		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), auditcmd.Command(a.Parts),
-		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts),
+		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts), shellcmd.Command(a.Parts), hookcmd.Command(a.Parts),
 		doctorcmd.Command(a.Parts), a.versionCommand(), configcmd.Command(a.Parts),
 	)
 	return root

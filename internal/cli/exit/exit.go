@@ -35,6 +35,10 @@ const (
 	BrokenPipe  = 141 // 128+SIGPIPE
 )
 
+// FailWith is the annotation of a command whose failures have one status, whatever they are: what
+// calls it takes every other status for another thing.
+const FailWith = "sandboxbash.fail-with"
+
 // ErrInterrupted is the cause of a context that a signal has ended.
 var ErrInterrupted = errors.New("interrupted")
 
@@ -57,6 +61,26 @@ type hangupError struct{}
 func (hangupError) Error() string { return ErrInterrupted.Error() }
 
 func (hangupError) Unwrap() error { return ErrInterrupted }
+
+// SignalOf returns the number of the signal that a cause of a context stands for, 0 if it stands for none.
+func SignalOf(cause error) int {
+	switch {
+	case errors.Is(cause, exec.ErrInterrupt):
+		return sigInt
+	case errors.Is(cause, ErrHangup):
+		return sigHup
+	case errors.Is(cause, ErrInterrupted):
+		return sigTerm
+	}
+	return 0
+}
+
+// Signals of Linux that end this program.
+const (
+	sigHup  = 1
+	sigInt  = 2
+	sigTerm = 15
+)
 
 // ErrBrokenPipe is the cause of a run that ended because its output has no reader any more.
 var ErrBrokenPipe = errors.New("the reader of the output has gone")

@@ -1,0 +1,4 @@
+package cli
+
+// dieOf returns: Windows has no signals.
+func dieOf(string) {}
