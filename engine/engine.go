@@ -45,7 +45,8 @@ type Info struct {
 	DefaultRuntime string   // as in "runc"
 	Runtimes       []string // registered, sorted
 	SecurityOpts   []string // as reported, as in "name=seccomp,profile=default"
-	Rootless       bool
+	Rootless       bool     // the engine runs as an ordinary user: uid 0 of a session is that user, and other uids are subordinate ones
+	Remapped       bool     // uids of a session are others on the engine's machine (userns-remap); not set where Rootless is
 	// EmptyResolver: /etc/resolv.conf of a session without a network is empty, whatever
 	// DNS it was given. A resolver then asks 127.0.0.1, where nothing answers.
 	EmptyResolver bool

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sandboxbash/sandboxbash/engine"
 	"github.com/sandboxbash/sandboxbash/internal/transfer"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
@@ -34,6 +35,25 @@ func (e *ForeignBindError) helps() (Hint, string) {
 
 func (e *ForeignBindError) Error() string {
 	return fmt.Sprintf("the engine does not see the same %s as this process does: %s", e.Dir, e.Reason)
+}
+
+// ownsBind refuses a bound directory that commands could not write because the engine maps users: its owner here is
+// another user in the session than the one that commands run as.
+func (s *Spec) ownsBind(info engine.Info) error {
+	w := s.Workspace
+	if w.Kind != WorkspaceBind || w.ReadOnly {
+		return nil
+	}
+	var reason string
+	switch {
+	case info.Rootless && s.Profile == Strict:
+		reason = "the engine is rootless: its user's files belong to uid 0 in a session, and commands in profile strict never run as uid 0"
+	case info.Remapped:
+		reason = "the engine maps the users of sessions to others (userns-remap), which this machine's files do not belong to"
+	default:
+		return nil
+	}
+	return &hinted{hint: HintMapped, about: w.Dir, error: badInput("workspace", "workspace bind:%s: commands could not write there: %s", w.Dir, reason)}
 }
 
 // location identifies a directory: its file system, and its path in that. On one kernel,

@@ -8,7 +8,10 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/sandboxbash/sandboxbash/engine"
 )
 
 func TestPlaceOf(t *testing.T) {
@@ -116,4 +119,36 @@ func archiveOf(t *testing.T, name, text string) []byte {
 		t.Error(err)
 	}
 	return b.Bytes()
+}
+
+// On engines that map users a bound directory is refused where commands could not write it.
+func TestOwnsBind(t *testing.T) {
+	t.Parallel()
+	rootless, remapped := engine.Info{Rootless: true}, engine.Info{Remapped: true}
+	bind := Workspace{Kind: WorkspaceBind, Dir: "/src"}
+	readOnly := bind
+	readOnly.ReadOnly = true
+	for _, tt := range []struct {
+		name      string
+		info      engine.Info
+		profile   Profile
+		workspace Workspace
+		want      string // a part of the error; "": none
+	}{
+		{"an ordinary engine", engine.Info{}, Strict, bind, ""},
+		{"rootless", rootless, Strict, bind, "the engine is rootless"},
+		{"rootless, as its user", rootless, Dev, bind, ""},
+		{"rootless, to read", rootless, Strict, readOnly, ""},
+		{"rootless, a copy", rootless, Strict, Workspace{Kind: WorkspaceCopy, Dir: "/src"}, ""},
+		{"userns-remap", remapped, Strict, bind, "userns-remap"},
+		{"userns-remap, uid 0", remapped, Dev, bind, "userns-remap"},
+	} {
+		err := (&Spec{Profile: tt.profile, Workspace: tt.workspace}).ownsBind(tt.info)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: ownsBind() = %v; want %q", tt.name, err, tt.want)
+		}
+		if hint, about := HintOf(err); err != nil && (hint != HintMapped || about != "/src" || Judge(err).Fault != FaultInput) {
+			t.Errorf("%s: hint %q about %q, %+v; want a hint to copy /src, and the input's fault", tt.name, hint, about, Judge(err))
+		}
+	}
 }

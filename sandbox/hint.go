@@ -10,6 +10,7 @@ type Hint string
 // Hints.
 const (
 	HintCopy      Hint = "copy"           // give the session a copy of the directory
+	HintMapped    Hint = "mapped"         // the engine maps users: give the session a copy of the directory
 	HintMount     Hint = "mount"          // copy the directory into the session
 	HintOwner     Hint = "owner"          // change the directory's owner, name another user, give a copy, or use profile dev
 	HintDev       Hint = "profile-dev"    // use profile dev

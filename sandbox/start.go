@@ -309,6 +309,9 @@ func (s *Spec) possible(info engine.Info) error {
 	if s.Runtime != "" && len(info.Runtimes) > 0 && !slices.Contains(info.Runtimes, s.Runtime) && !strings.ContainsAny(s.Runtime, "./") {
 		return badInput("runtime", "runtime %q: the engine has %s", s.Runtime, strings.Join(info.Runtimes, ", "))
 	}
+	if err := s.ownsBind(info); err != nil {
+		return err
+	}
 	return s.holdsSocket(info)
 }
 

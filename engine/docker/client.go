@@ -117,7 +117,11 @@ const pingTimeout = 10 * time.Second
 
 func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	op := "connect to " + end.host
-	u, err := client.ParseHostURL(end.host)
+	host := end.host
+	if end.ssh != nil {
+		host = end.ssh.Host // of a request; nothing is resolved
+	}
+	u, err := client.ParseHostURL(host)
 	if err != nil {
 		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: fmt.Errorf("%w (%s)", err, end.source)}
 	}
@@ -129,11 +133,16 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	inner := &http.Client{Transport: tr, CheckRedirect: client.CheckRedirect}
 	api, err := client.NewClientWithOpts(
 		client.WithHTTPClient(inner),
-		client.WithHost(end.host),
+		client.WithHost(host),
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
 		return nil, &engine.Error{Op: op, Kind: engine.ErrAddress, Err: fmt.Errorf("%w (%s)", err, end.source)}
+	}
+	var over *sshDialer
+	if end.ssh != nil { // after the options, which set a dialer and a proxy
+		over = &sshDialer{helper: end.ssh}
+		tr.DialContext, tr.Proxy = over.dial, nil
 	}
 	inner.Transport = answers{inner.Transport} // the options take no other than an http.Transport
 	c := &Client{
@@ -142,6 +151,9 @@ func dial(ctx context.Context, end endpoint, opts Options) (*Client, error) {
 	}
 	if err := c.negotiate(ctx, op, opts.getenv("DOCKER_API_VERSION")); err != nil {
 		_ = c.Close()
+		if over != nil {
+			return nil, over.explain(end.host, err)
+		}
 		return nil, behindProxy(tr, u, err)
 	}
 	return c, nil
@@ -253,11 +265,13 @@ func (c *Client) describe(ctx context.Context) (engine.Info, error) {
 		out.Runtimes = append(out.Runtimes, name)
 	}
 	slices.Sort(out.Runtimes)
-	for _, opt := range info.SecurityOptions {
-		if opt == "rootless" || slices.Contains(strings.Split(opt, ","), "name=rootless") {
-			out.Rootless = true
-		}
+	has := func(name string) bool {
+		return slices.ContainsFunc(info.SecurityOptions, func(opt string) bool {
+			return opt == name || slices.Contains(strings.Split(opt, ","), "name="+name)
+		})
 	}
+	out.Rootless = has("rootless")
+	out.Remapped = !out.Rootless && has("userns")
 	return out, nil
 }
 

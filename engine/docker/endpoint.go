@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/connhelper"
 	dockercontext "github.com/docker/cli/cli/context"
 	"github.com/docker/cli/cli/context/store"
 	"github.com/docker/go-connections/tlsconfig"
@@ -50,7 +51,8 @@ type endpoint struct {
 	host   string // as in "unix:///var/run/docker.sock"
 	source string // what named it, or whose socket it is, for error messages
 	tls    *tls.Config
-	usual  bool // it is not named, but looked for
+	ssh    *connhelper.ConnectionHelper // how a connection is made where host is ssh://
+	usual  bool                         // it is not named, but looked for
 }
 
 // path is that of an endpoint's socket, "" if it has none.
@@ -103,8 +105,32 @@ func (e *unreachableError) Error() string {
 			"Name another one with " + e.names)
 		return b.String()
 	}
-	b.WriteString("\nStart the engine, check that you may use its socket, or name another one with " + e.names)
+	b.WriteString("\n" + e.advice())
 	return b.String()
+}
+
+// advice says what to do, by what failed.
+func (e *unreachableError) advice() string {
+	for _, err := range e.tried {
+		if isCertificate(err) {
+			return "Check the certificates: ca.pem must be of the authority that the engine's certificate is signed by, and cert.pem and " +
+				"key.pem must be those of a client that the engine accepts (DOCKER_CERT_PATH, or the context's)"
+		}
+		if host, ok := errors.AsType[*sshError](err); ok {
+			return "Try `" + host.command + "`: it must answer without asking for anything. ssh's own configuration and agent are used, " +
+				"and `docker` must be installed there"
+		}
+	}
+	return "Start the engine, check that you may use its socket, or name another one with " + e.names
+}
+
+// isCertificate reports whether one side has refused the other's certificate.
+func isCertificate(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[tls.AlertError](err)
+	return ok
 }
 
 func (e *unreachableError) Unwrap() []error { return e.tried }
@@ -188,7 +214,11 @@ func named(o Options, host, source string) (endpoint, error) {
 		if dir == "" {
 			dir = configDir(o)
 		}
-		data, err := dockercontext.TLSDataFromFiles(present(dir, "ca.pem"), present(dir, "cert.pem"), present(dir, "key.pem"))
+		ca, cert, key := present(dir, "ca.pem"), present(dir, "cert.pem"), present(dir, "key.pem")
+		if err := complete(dir, ca, cert, key, verify && o.getenv("DOCKER_CERT_PATH") != ""); err != nil {
+			return endpoint{}, err
+		}
+		data, err := dockercontext.TLSDataFromFiles(ca, cert, key)
 		if err != nil {
 			return endpoint{}, fmt.Errorf("read the TLS certificates of %s: %w", source, err)
 		}
@@ -199,7 +229,22 @@ func named(o Options, host, source string) (endpoint, error) {
 	return usable(e)
 }
 
-// present is the file's path if it is there: each of the three is optional.
+// complete refuses a directory of certificates in which a part is missing: without it the engine would refuse the
+// connection, or be checked against other authorities than those that were meant.
+func complete(dir, ca, cert, key string, needCA bool) error {
+	switch {
+	case needCA && ca == "":
+		return fmt.Errorf("DOCKER_TLS_VERIFY is set, and DOCKER_CERT_PATH (%s) has no ca.pem: put the certificate of the authority "+
+			"that the engine's is signed by there, or correct DOCKER_CERT_PATH", dir)
+	case cert != "" && key == "":
+		return fmt.Errorf("%s has cert.pem without key.pem: a client's certificate needs both", dir)
+	case key != "" && cert == "":
+		return fmt.Errorf("%s has key.pem without cert.pem: a client's certificate needs both", dir)
+	}
+	return nil
+}
+
+// present is the file's path if it is there.
 func present(dir, name string) string {
 	file := filepath.Join(dir, name)
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
@@ -264,14 +309,16 @@ func usable(e endpoint) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(e.host, "://")
 	switch {
 	case !ok || rest == "":
-		return endpoint{}, fmt.Errorf("%q (%s) is not an engine's address: write unix:///path/to.sock or tcp://host:port", e.host, e.source)
+		return endpoint{}, fmt.Errorf("%q (%s) is not an engine's address: write unix:///path/to.sock, tcp://host:port or ssh://user@host", e.host, e.source)
 	case scheme == "ssh":
-		return endpoint{}, fmt.Errorf("%s (%s): ssh:// is not supported: forward the socket, as in "+
-			"`ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock %s`, and name the engine as unix:///tmp/engine.sock", e.host, e.source, rest)
+		var err error
+		if e.ssh, err = connhelper.GetConnectionHelper(e.host); err != nil {
+			return endpoint{}, fmt.Errorf("%s (%s): %w: write ssh://user@host, ssh://user@host:port or ssh://user@host/path/to.sock", redacted(e.host), e.source, err)
+		}
 	case scheme == "npipe" && runtime.GOOS != "windows":
 		return endpoint{}, fmt.Errorf("%s (%s): named pipes are for Windows: write unix:///path/to.sock or tcp://host:port", e.host, e.source)
 	case scheme != "unix" && scheme != "tcp" && scheme != "npipe":
-		return endpoint{}, fmt.Errorf("%s (%s): %s:// is not supported: write unix:///path/to.sock or tcp://host:port", e.host, e.source, scheme)
+		return endpoint{}, fmt.Errorf("%s (%s): %s:// is not supported: write unix:///path/to.sock, tcp://host:port or ssh://user@host", e.host, e.source, scheme)
 	case scheme == "tcp":
 		e.host = "tcp://" + withPort(rest, e.tls)
 		if u, err := url.Parse(e.host); err != nil || !goodPort(u.Port()) {
@@ -279,6 +326,15 @@ func usable(e endpoint) (endpoint, error) {
 		}
 	}
 	return e, nil
+}
+
+// redacted is an address without the password that may be in it.
+func redacted(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the address"
+	}
+	return u.Redacted()
 }
 
 func goodPort(text string) bool {

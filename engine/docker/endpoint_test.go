@@ -81,8 +81,9 @@ func TestEndpoints(t *testing.T) {
 		{name: "tcp with IPv6", address: "tcp://[::1]/base", want: "tcp://[::1]:2375/base"},
 		{name: "unknown context", home: home, env: map[string]string{"DOCKER_CONTEXT": "none"}, err: `context "none" (DOCKER_CONTEXT)`},
 		{name: "broken configuration", env: map[string]string{"DOCKER_CONFIG": broken}, err: "read Docker's configuration"},
-		{name: "ssh", address: "ssh://me@there", err: "-L /tmp/engine.sock:/var/run/docker.sock me@there"},
-		{name: "ssh context", home: home, env: map[string]string{"DOCKER_CONTEXT": "remote"}, err: "ssh:// is not supported"},
+		{name: "ssh", address: "ssh://me@there:22/run/docker.sock", want: "ssh://me@there:22/run/docker.sock"},
+		{name: "ssh context", home: home, env: map[string]string{"DOCKER_CONTEXT": "remote"}, want: "ssh://me@there"},
+		{name: "ssh with a password", address: "ssh://me:hunter2@there", err: "ssh://me:xxxxx@there (the caller): ssh host connection is not valid"},
 		{name: "named pipe", address: "npipe:////./pipe/x", err: "named pipes are for Windows"},
 		{name: "unknown scheme", address: "fd://3", err: "fd:// is not supported"},
 		{name: "no scheme", address: "docker", err: "is not an engine's address"},
@@ -257,6 +258,9 @@ func TestConnectTLS(t *testing.T) {
 	address, ca := tlsEngine(t)
 	certs := t.TempDir()
 	write(t, filepath.Join(certs, "ca.pem"), ca)
+	half := t.TempDir()
+	write(t, filepath.Join(half, "ca.pem"), ca)
+	write(t, filepath.Join(half, "cert.pem"), ca)
 	bad := t.TempDir()
 	write(t, filepath.Join(bad, "ca.pem"), "nothing")
 	withContext := t.TempDir()
@@ -269,7 +273,9 @@ func TestConnectTLS(t *testing.T) {
 	}{
 		{"verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": certs}, nil},
 		{"not verified", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS": "1", "DOCKER_CERT_PATH": t.TempDir()}, nil},
-		{"unknown authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": t.TempDir()}, engine.ErrUnreachable},
+		{"authorities of the system", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CONFIG": t.TempDir()}, engine.ErrUnreachable},
+		{"no authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": t.TempDir()}, engine.ErrAddress},
+		{"certificate without key", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": half}, engine.ErrAddress},
 		{"bad authority", map[string]string{"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": bad}, engine.ErrAddress},
 		{"no TLS", map[string]string{"DOCKER_HOST": address}, engine.ErrUnreachable},
 		{"context", map[string]string{"DOCKER_CONFIG": withContext, "DOCKER_CONTEXT": "tls"}, nil},

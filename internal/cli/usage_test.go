@@ -18,7 +18,7 @@ func TestMisuse(t *testing.T) {
 	}{
 		{[]string{"--engine", "foo", "session", "ls"}, `"foo" (--engine) is not an engine's address`},
 		{[]string{"--engine", "tcp://127.0.0.1:99999", "session", "ls"}, "a port from 1 to 65535"},
-		{[]string{"--engine", "ssh://x", "session", "ls"}, "ssh:// is not supported"},
+		{[]string{"--engine", "ssh://x?a=b", "session", "ls"}, "query parameters are not allowed"},
 		{[]string{"--engine", "ftp://x", "image", "ls"}, "ftp:// is not supported"},
 		{[]string{"run", "--workspace", "copy:/a", "--workspace", "copy:/b", "true"}, "workspace"},
 		{[]string{"run", "--workspace=copy:/a", "--workspace=copy:/a", "true"}, "given twice"},

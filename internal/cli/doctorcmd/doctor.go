@@ -216,7 +216,10 @@ func engineFindings(info engine.Info) []finding {
 	}
 	out = append(out, limitFindings(info)...)
 	if info.Rootless {
-		out = append(out, ok("rootless", "the engine runs without root"))
+		out = append(out, ok("rootless", "the engine runs without root; bind: workspaces need profile dev there, copy: works in both"))
+	}
+	if info.Remapped {
+		out = append(out, ok("users", "the engine maps the users of sessions to others (userns-remap); bind: workspaces are refused, copy: works"))
 	}
 	if slices.ContainsFunc(info.SecurityOpts, func(o string) bool { return strings.HasPrefix(strings.TrimPrefix(o, "name="), "seccomp") }) {
 		out = append(out, ok("seccomp", "available"))

@@ -40,6 +40,9 @@ func Hint(err error) string {
 	case sandbox.HintCopy:
 		return "copy it into the session with --workspace copy:" + about + ", and take changes out with `sandboxbash session pull`; " +
 			"or give this process that directory of the engine's machine at the same path"
+	case sandbox.HintMapped:
+		return "copy it into the session with --workspace copy:" + about + ", and bring changes back with `sandboxbash session apply`; on a " +
+			"rootless engine --profile dev can write there too"
 	case sandbox.HintMount:
 		return "copy it into the session with `sandboxbash session push " + about + " SESSION:PATH`, or name a directory that the engine's machine has at the same path"
 	case sandbox.HintOwner:
