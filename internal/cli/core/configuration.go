@@ -58,7 +58,7 @@ func (c *Configuration) Source(cmd *cobra.Command) config.Source {
 // source is what the configuration is made from, but for the flags.
 func (c *Configuration) source() config.Source {
 	return config.Source{
-		Dir: c.env.userDir("XDG_CONFIG_HOME", ".config"), File: c.file.Text, Home: c.env.home(), Environ: c.env.All(), SecretName: sink.SecretName,
+		Dir: c.env.userDir("XDG_CONFIG_HOME", ".config"), File: c.file.Text, Home: c.env.Home(), Environ: c.env.All(), SecretName: sink.SecretName,
 		LoadsCode: policy.LoadsCode,
 	}
 }
@@ -215,7 +215,7 @@ func (c *Configuration) checkMounts(mounts []sandbox.Mount) error {
 		dir, what string
 		own       bool // a directory in it is this program's
 	}{
-		{c.env.home(), "your home directory, with keys and passwords of all kinds", false},
+		{c.env.Home(), "your home directory, with keys and passwords of all kinds", false},
 		{c.env.StateDir(), "what programs keep for you: outputs, logs and sockets of this one among it", true},
 		{c.env.userDir("XDG_CONFIG_HOME", ".config"), "configurations of all kinds, that of this program among them", true},
 	}

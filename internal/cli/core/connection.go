@@ -42,7 +42,7 @@ func (c *Connection) Connect(ctx context.Context) (*docker.Client, error) {
 	if c.client != nil {
 		return c.client, nil
 	}
-	client, err := docker.Connect(ctx, docker.Options{Address: c.cfg.Engine, Source: "--engine", Getenv: c.env.Getenv, Home: c.env.home()})
+	client, err := docker.Connect(ctx, docker.Options{Address: c.cfg.Engine, Source: "--engine", Getenv: c.env.Getenv, Home: c.env.Home()})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func (e *Environment) Getenv(name string) string {
 	return ""
 }
 
-func (e *Environment) home() string {
+// Home is the user's home directory, or "".
+func (e *Environment) Home() string {
 	if runtime.GOOS == "windows" {
 		return e.Getenv("USERPROFILE")
 	}
@@ -41,7 +42,7 @@ func (e *Environment) userDir(variable, fallback string) string {
 	if dir := e.Getenv(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := e.home()
+	home := e.Home()
 	switch {
 	case runtime.GOOS == "windows" && e.Getenv("LOCALAPPDATA") != "":
 		return e.Getenv("LOCALAPPDATA")
@@ -60,7 +61,7 @@ func (e *Environment) StateDir() string { return e.userDir("XDG_STATE_HOME", ".l
 func (e *Environment) cacheDir() string {
 	dir := e.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(e.home(), ".cache")
+		dir = filepath.Join(e.Home(), ".cache")
 	}
 	if !filepath.IsAbs(dir) {
 		return ""

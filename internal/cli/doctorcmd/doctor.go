@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -69,14 +70,17 @@ type doctor struct {
 	connection *core.Connection
 	network    bool              // --network: try what can be reached
 	fix        bool              // --fix: repair what can be repaired safely
+	reportTo   string            // --report: a file for the report, or ""
 	env        *core.Environment // says where the holders of networks are
+	version    string            // of the program
 
-	found []finding // what was told
+	found []finding    // what was told
+	info  *engine.Info // nil while no engine has answered
 }
 
 // Command is the command doctor.
 func Command(p *core.Parts) *cobra.Command {
-	a := &doctor{streams: p.Streams, cfg: p.Cfg, connection: p.Connection, env: p.Env}
+	a := &doctor{streams: p.Streams, cfg: p.Cfg, connection: p.Connection, env: p.Env, version: p.Version}
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the engine and the confinement of a session",
 		Long: `Check the engine, and start a session to verify that it is confined as it should be.
@@ -84,14 +88,26 @@ Each line is ok, warn or fail, with what to do. Exit status 1 if any line is fai
 
 With --fix, repair what can be repaired without a risk, and say before and after what is
 changed: take the right to change the configuration file from other users, and remove
-leftovers of ended sessions, of which workspaces are kept as usual (keep.for).`,
-		Example: "  sandboxbash doctor\n  sandboxbash doctor --fix\n  sandboxbash doctor --image debian:stable-slim --json\n  sandboxbash doctor --network",
+leftovers of ended sessions, of which workspaces are kept as usual (keep.for).
+
+With --report, also write what was found, and what the engine says of itself, to a file
+that you can send to others: as JSON, without secrets and variables.`,
+		Example: "  sandboxbash doctor\n  sandboxbash doctor --fix\n  sandboxbash doctor --image debian:stable-slim --json\n  sandboxbash doctor --network\n  sandboxbash doctor --report report.json",
 		Args:    flags.Args(0, 0, "no arguments"), GroupID: flags.GroupSetup,
 	}
 	flags.Add(cmd, "image", "profile", "runtime", "json")
 	cmd.Flags().BoolVar(&a.network, "network", false, "test from inside a session what it can reach without a network")
 	cmd.Flags().BoolVar(&a.fix, "fix", false, "repair what can be repaired without a risk")
+	cmd.Flags().StringVar(&a.reportTo, "report", "", "write what was found to a new file, `FILE`, that can be sent to others")
 	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
+		var report *os.File
+		if a.reportTo != "" {
+			var err error
+			if report, err = newReport(a.reportTo); err != nil {
+				return err
+			}
+			defer report.Close()
+		}
 		a.diagnose(ctx, func(list ...finding) {
 			for _, f := range list {
 				a.tell(ctx, f)
@@ -99,6 +115,11 @@ leftovers of ended sessions, of which workspaces are kept as usual (keep.for).`,
 		})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if report != nil {
+			if err := a.writeReport(report); err != nil {
+				return err
+			}
 		}
 		if a.cfg.JSON {
 			if err := stdio.PrintJSON(a.streams.Stdout, a.found); err != nil {
@@ -165,6 +186,7 @@ func (a *doctor) diagnose(ctx context.Context, tell func(...finding)) {
 		tell(fail("engine", err.Error(), "restart it"))
 		return
 	}
+	a.info = &info
 	tell(ok("engine", "%s %s at %s (%s/%s, kernel %s), %s", info.Name, info.Version, info.Address, info.OS, info.Arch, info.KernelVersion, namedBy(info.Source)))
 	tell(ok("api", "version %s", info.APIVersion))
 	tell(engineFindings(info)...)
