@@ -50,7 +50,7 @@ func TestEveryFlagIsASetting(t *testing.T) {
 				return
 			case "approve": // it takes a question from the user: no file and no variable does
 				return
-			case "branch": // it names what one call writes
+			case "branch", "report": // they name what one call writes
 				return
 			case "exclude", "exclude-from", "gitignore", "recursive", "watch", "back": // they say what one call copies
 				return
