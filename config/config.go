@@ -85,6 +85,7 @@ type Session struct {
 	ImageEnv bool
 	Warm     int
 	Ahead    int
+	Reuse    time.Duration // how long a runner stays open for later calls; 0: not at all
 }
 
 // Keep says which workspaces of sessions that have ended by themselves are kept.
@@ -269,6 +270,8 @@ const (
 	maxWindow = 64 << 20 // bytes, kept in memory for each stream
 	maxWarm   = 64       // sessions
 	maxAhead  = 8        // runners; a session has no more
+	// maxReuse is less than the time after which an idle runner ends by itself.
+	maxReuse = 9 * time.Minute
 )
 
 func (r *reader) validate(c *Config) {
@@ -283,6 +286,9 @@ func (r *reader) validate(c *Config) {
 	positive("network.ask-timeout", c.NetworkRules.AskTime)
 	if c.Session.Idle < time.Second && c.Session.Idle != 0 {
 		r.bad("session.idle", "it must be at least 1s, or 0 for no end", "")
+	}
+	if c.Session.Reuse != 0 && (c.Session.Reuse < time.Second || c.Session.Reuse > maxReuse) {
+		r.bad("session.reuse", fmt.Sprintf("it must be between 1s and %v, or 0 for not at all", maxReuse), "")
 	}
 	if c.Output.Window < 1 || c.Output.Window > maxWindow {
 		r.bad("output.window", "it must be between 1 byte and 64m", "")

@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
 		Cache:   config.Cache{UnusedFor: 30 * 24 * time.Hour},
-		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
+		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1, Reuse: 5 * time.Minute},
 		Keep:    config.Keep{For: 24 * time.Hour, Count: 10, Disk: 10 << 30},
 		Build:   config.Build{Network: "engine"},
 		Output:  config.Output{Window: 50 << 10},

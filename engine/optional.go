@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"os"
 	"time"
 )
 
@@ -45,6 +46,25 @@ type Waiter interface {
 	// Wait returns once the session is not running, at once if it is not. It may return when the
 	// session is reset. Only ctx bounds it. ErrNotFound: the session is not there.
 	Wait(ctx context.Context, h Handle) error
+}
+
+// Mover is an engine whose streams can go from one process of this machine to another.
+type Mover interface {
+	// Detach takes a stream of Open apart. Its connection goes on in the file, which the caller
+	// closes, and the stream is closed. name is what Adopt needs to know. The error is an
+	// errors.ErrUnsupported if the connection cannot be moved; the stream stays open then. Nothing
+	// of the stream may have been read ahead, and no Read or Write may be under way.
+	Detach(s Stream) (f *os.File, name string, err error)
+	// Adopt makes a stream of what Detach has returned, perhaps in another process. It takes
+	// over the file, also if it returns an error.
+	Adopt(f *os.File, name string) (Stream, error)
+}
+
+// Searcher is an engine that finds sessions by their labels faster than List.
+type Searcher interface {
+	// Search returns those of List's sessions that have not ended and are like that, and perhaps some
+	// that have ended. It may ask like about what is not a session.
+	Search(ctx context.Context, like func(id string, labels map[string]string) bool) ([]Session, error)
 }
 
 // Pruner is an engine that keeps something between sessions.

@@ -239,4 +239,7 @@ type Options struct {
 	Openings *Openings
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int
+	// Parking, if not nil, is asked for a runner before one is opened, and gets those that are
+	// idle at Close.
+	Parking Parking
 }

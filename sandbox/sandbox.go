@@ -14,6 +14,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type Options struct {
 	// Ahead is how many runners each session keeps open ahead of need: 1 for a
 	// process that lives long, 0 for one that runs a single command.
 	Ahead int
+	// Runners, if not nil, is asked for a runner before one is opened, and gets the idle runners of
+	// a session that is released. It has an effect if the engine is an engine.Mover.
+	Runners Runners
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
 	// Resolver resolves the names that sessions with Spec.Allow connect to. nil: this machine's.
@@ -136,14 +140,40 @@ func (e *Engine) find(ctx context.Context, ref string) (engine.Session, error) {
 		}
 		return state, err
 	}
-	if !nameForm.MatchString(ref) {
+	if !isName(ref) {
 		return engine.Session{}, unknown(ref)
+	}
+	if state, ok, err := e.findNamed(ctx, ref); ok || err != nil {
+		return state, err
 	}
 	all, err := e.backend.List(ctx)
 	if err != nil {
 		return engine.Session{}, err
 	}
 	return match(all, ref)
+}
+
+// findNamed finds the one session of this user that lives and has a name, which match puts before
+// all others. It asks for no other session, and is false where there is not exactly one.
+func (e *Engine) findNamed(ctx context.Context, name string) (state engine.Session, ok bool, err error) {
+	searcher, ok := e.backend.(engine.Searcher)
+	if !ok || name == LastStarted {
+		return engine.Session{}, false, nil
+	}
+	found, err := searcher.Search(ctx, func(id string, labels map[string]string) bool {
+		return named(engine.Session{Handle: engine.Handle{ID: id}, Labels: labels}).Name == name
+	})
+	if err != nil {
+		return engine.Session{}, false, err
+	}
+	found = slices.DeleteFunc(found, func(s engine.Session) bool {
+		info := named(s)
+		return !isSession(s) || info.Name != name || !info.Mine() || !lives(s.Status)
+	})
+	if len(found) != 1 {
+		return engine.Session{}, false, nil
+	}
+	return found[0], true, nil
 }
 
 // isSession reports whether s can be found and listed. Readers cannot, nor can the remains of

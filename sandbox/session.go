@@ -44,6 +44,7 @@ type Session struct {
 	ran       ran
 	losses    atomic.Int64 // resets that lost a workspace in memory
 	released  atomic.Bool  // this process has released it
+	ended     atomic.Bool  // this process has ended it
 
 	placeholders []string // of secrets, as variables K=V; set before the first command
 
@@ -335,6 +336,14 @@ func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
 // runnerStream is the stream of a runner.
 type runnerStream struct{ engine.Stream }
 
+// SetReadDeadline ends a Read that blocks, if the engine's streams can do that.
+func (r runnerStream) SetReadDeadline(at time.Time) error {
+	if stream, ok := r.Stream.(interface{ SetReadDeadline(at time.Time) error }); ok {
+		return stream.SetReadDeadline(at)
+	}
+	return errors.ErrUnsupported
+}
+
 // NoRoom reports whether the runner was ended by the Go runtime because it could not start a
 // thread. It decides by the exit code that the engine reports.
 func (r runnerStream) NoRoom() bool {
@@ -403,6 +412,7 @@ func (s *Session) Stop(ctx context.Context) error {
 	}
 	s.holding.Wait()
 	start := time.Now()
+	s.ended.Store(true)
 	err := s.engine.remove(ctx, s.handle)
 	if !s.spare {
 		s.engine.noteSession(EventSessionStop, s.ID(), start, err)

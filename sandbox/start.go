@@ -358,7 +358,7 @@ func (e *Engine) session(handle engine.Handle, info Info) *Session {
 	s.kept = sync.OnceValues(s.artifacts)
 	s.pool = exec.NewPool(exec.Options{
 		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Openings: e.opening,
-		Again: s.mayOpen,
+		Again: s.mayOpen, Parking: s.parking(),
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()

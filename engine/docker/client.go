@@ -112,6 +112,9 @@ func search(ctx context.Context, ends []endpoint, opts Options) (*Client, error)
 // the default socket is not there; else found is false.
 func (c *Client) Found() (source, address string, found bool) { return c.source, c.address, c.found }
 
+// Address is where the engine was reached.
+func (c *Client) Address() string { return c.address }
+
 // pingTimeout bounds the first contact with one address.
 const pingTimeout = 10 * time.Second
 

@@ -118,6 +118,11 @@ func (c *Client) Container(ctx context.Context, nameOrID string) (ContainerState
 // Containers lists the containers that have all these labels, in any state,
 // oldest first. One that vanishes while they are listed is left out.
 func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error) {
+	return c.ContainersLike(ctx, labels, func(map[string]string) bool { return true })
+}
+
+// ContainersLike lists those of Containers whose labels are like that. Each of them costs a request.
+func (c *Client) ContainersLike(ctx context.Context, labels map[string]string, like func(labels map[string]string) bool) ([]ContainerState, error) {
 	list, err := ask(ctx, "list containers", func(ctx context.Context) ([]container.Summary, error) {
 		return c.api.ContainerList(ctx, container.ListOptions{All: true, Filters: labelFilter(labels)})
 	})
@@ -131,6 +136,9 @@ func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]Co
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8) // enough to hide the round trips of a remote engine
 	for _, one := range list {
+		if !like(one.Labels) {
+			continue
+		}
 		group.Go(func() error {
 			st, err := c.Container(ctx, one.ID)
 			if errors.Is(err, engine.ErrNotFound) {

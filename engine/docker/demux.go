@@ -46,7 +46,6 @@ type demux struct {
 	framed bool
 	left   int // bytes of standard output still to come of this frame
 	err    error
-	header [headerSize]byte
 
 	mu     sync.Mutex
 	stderr tail // guarded by mu
@@ -183,17 +182,22 @@ func (d *demux) advance() error {
 
 // next reads a header, and the whole frame if it is not of standard output.
 func (d *demux) next() error {
-	if _, err := io.ReadFull(d.src, d.header[:]); err != nil {
+	header, err := d.src.Peek(headerSize) // a read that a deadline ends takes no part of it: see between
+	if err != nil {
+		if len(header) > 0 && errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
 		return err // io.EOF only between frames
 	}
-	size := binary.BigEndian.Uint32(d.header[4:])
-	if d.header[1] != 0 || d.header[2] != 0 || d.header[3] != 0 {
-		return fmt.Errorf("%w: header %x", errFrame, d.header)
+	kind, size := header[0], binary.BigEndian.Uint32(header[4:])
+	if header[1] != 0 || header[2] != 0 || header[3] != 0 {
+		return fmt.Errorf("%w: header %x", errFrame, header)
 	}
 	if size > maxFrame {
 		return fmt.Errorf("%w: %d bytes announced, %d is the most", errFrame, size, maxFrame)
 	}
-	switch d.header[0] {
+	_, _ = d.src.Discard(headerSize) // it is buffered
+	switch kind {
 	case frameStdout:
 		d.left = int(size)
 		return nil
@@ -202,8 +206,11 @@ func (d *demux) next() error {
 	case frameSystem:
 		return d.complaint(int(size))
 	}
-	return fmt.Errorf("%w: stream %d", errFrame, d.header[0])
+	return fmt.Errorf("%w: stream %d", errFrame, kind)
 }
+
+// between reports whether everything was returned that has been read, up to the end of a frame.
+func (d *demux) between() bool { return d.framed && d.left == 0 && d.src.Buffered() == 0 }
 
 // drain keeps the end of a frame of standard error.
 func (d *demux) drain(size int) error {

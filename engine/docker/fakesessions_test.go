@@ -146,7 +146,11 @@ func (d *fakeDocker) Container(_ context.Context, nameOrID string) (ContainerSta
 	return ContainerState{}, &engine.Error{Op: "inspect", Kind: engine.ErrNotFound, Err: errors.New("no such container")}
 }
 
-func (d *fakeDocker) Containers(_ context.Context, labels map[string]string) ([]ContainerState, error) {
+func (d *fakeDocker) Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error) {
+	return d.ContainersLike(ctx, labels, func(map[string]string) bool { return true })
+}
+
+func (d *fakeDocker) ContainersLike(_ context.Context, labels map[string]string, like func(map[string]string) bool) ([]ContainerState, error) {
 	if err := d.begin("list"); err != nil {
 		return nil, err
 	}
@@ -154,7 +158,7 @@ func (d *fakeDocker) Containers(_ context.Context, labels map[string]string) ([]
 	defer d.mu.Unlock()
 	var found []ContainerState
 	for _, c := range d.containers {
-		if has(c.Labels, labels) {
+		if has(c.Labels, labels) && like(c.Labels) {
 			found = append(found, c)
 		}
 	}

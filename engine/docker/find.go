@@ -98,6 +98,23 @@ func (e *Engine) List(ctx context.Context) ([]engine.Session, error) {
 	return list, nil
 }
 
+// Search asks only for the containers of sessions that are like that.
+func (e *Engine) Search(ctx context.Context, like func(id string, labels map[string]string) bool) ([]engine.Session, error) {
+	all, err := e.containers.ContainersLike(ctx, map[string]string{labelRole: roleSession}, func(labels map[string]string) bool {
+		return like(labels[labelSession], labels)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []engine.Session
+	for _, c := range all {
+		if id, ok := ours(c); ok {
+			list = append(list, sessionOf(id, c))
+		}
+	}
+	return list, nil
+}
+
 // sessionsIn describes the sessions that volumes are left of, as if none had a container.
 // The labels of the mark win over the workspace's, and those over any other volume's.
 func sessionsIn(all []Volume) []engine.Session {

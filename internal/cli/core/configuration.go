@@ -31,6 +31,7 @@ type Configuration struct {
 	*config.Config // nil before Load; it does not change afterwards
 
 	file    flags.TextValue // --config
+	held    bool            // this process is a holder: see TakeOver
 	env     *Environment
 	streams *stdio.Streams
 	notes   *Notes

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
+	"github.com/sandboxbash/sandboxbash/internal/cli/keeper"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
@@ -40,7 +41,7 @@ func Command(p *core.Parts) *cobra.Command {
   sandboxbash session stop web`,
 		start.command(), a.listCommand(), a.showCommand(), auditcmd.SessionLogs(p), in.execCommand(), ptycmd.SessionAttach(p), a.psCommand(), a.portsCommand(), a.forwardCommand(),
 		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p))
+		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p), newLendCommand(p))
 	c.Long = `A session is one container. It runs until it is stopped, or until it has been idle for
 --idle (0: never; session keep does the same later). After that its workspace is kept for a day (keep.for), unless it is a bind or has
 a --disk: ls lists it, diff, apply, cp and pull read it, stop removes it.
@@ -242,6 +243,7 @@ removed too. Every command that starts a session does the same first.`,
 		for _, id := range reaped {
 			fmt.Fprintln(a.streams.Stdout, id)
 		}
+		keeper.Sweep(a.env)
 		return errors.Join(err, a.reapNetworks(ctx, sessions))
 	})
 	return cmd
