@@ -34,6 +34,7 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 	signal.Ignore(syscall.SIGPIPE)
 
 	a := &program{core.New(version, environ, stdin, stdout, stderr)}
+	a.Connection.Reuse = true
 	defer a.Streams.RestoreTerminal() // a second signal does not wait for what restores it otherwise
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()

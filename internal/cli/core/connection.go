@@ -26,6 +26,9 @@ type Connection struct {
 	// Backend returns the engine that holds the sessions, and what makes images available on it.
 	// New sets it to the engine that the configuration names. It may be changed before its first use.
 	Backend func(context.Context) (engine.Engine, sandbox.Images, error)
+	// Reuse says that this process is the program itself, so that it may start itself again, as
+	// the process that keeps runners for later calls.
+	Reuse bool
 
 	env       *Environment
 	streams   *stdio.Streams
@@ -129,7 +132,7 @@ func (c *Connection) owner(ctx context.Context, opts sandbox.Options, runners fu
 // runners are those that calls leave to each other, nil if they do not.
 func (c *Connection) runners() sandbox.Runners {
 	// A job of CI may wait for all that it has started.
-	if c.client == nil || c.cfg.held || c.cfg.Session.Reuse <= 0 || c.env.Getenv("CI") == "true" {
+	if !c.Reuse || c.client == nil || c.cfg.held || c.cfg.Session.Reuse <= 0 || c.env.Getenv("CI") == "true" {
 		return nil
 	}
 	store := keeper.New(keeper.Options{
