@@ -61,6 +61,7 @@ var canaryRows = map[string][]string{
 	"session deny":          {"S C", "C x.example", "--remove C S", "--json S x.example"},
 	"session network":       {"S", "--json S", "C", "--limit C S"},
 	"session hold":          {"C", "S"},
+	"session lend":          {"C", "S"},
 	"session reap":          {"", "C"},
 	"session pause":         {"C", "S"},
 	"session resume":        {"S", "C"},
