@@ -357,10 +357,24 @@ func (c *Client) request(ctx context.Context, method, route string, body io.Read
 // getRaw fetches a small JSON document that the Docker client would lose a
 // part of.
 func (c *Client) getRaw(ctx context.Context, route string) ([]byte, error) {
+	return c.get(ctx, route, nil, maxInspect)
+}
+
+// getJSON fetches a JSON document of which v holds the parts that are needed.
+func (c *Client) getJSON(ctx context.Context, route string, query url.Values, v any) error {
+	text, err := c.get(ctx, route, query, maxAnswer)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	return err
+}
+
+func (c *Client) get(ctx context.Context, route string, query url.Values, most int64) ([]byte, error) {
 	req, err := c.request(ctx, http.MethodGet, route, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
+	req.URL.RawQuery = query.Encode()
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -369,11 +383,11 @@ func (c *Client) getRaw(ctx context.Context, route string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusError(resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxInspect+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxInspect {
+	if int64(len(body)) > most {
 		return nil, errLongAnswer
 	}
 	return body, nil

@@ -35,6 +35,7 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 
 	a := &program{core.New(version, environ, stdin, stdout, stderr)}
 	a.Connection.Reuse = true
+	a.Env.LivesShort()
 	defer a.Streams.RestoreTerminal() // a second signal does not wait for what restores it otherwise
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()

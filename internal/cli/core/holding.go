@@ -17,6 +17,7 @@ import (
 func (c *Configuration) TakeOver(cmd *cobra.Command, h holder.Handover) error {
 	c.env.Use(h.Environ)
 	c.held = true
+	LivesLong()
 	err := cmd.ParseFlags(h.Flags)
 	if err == nil {
 		err = c.Load(cmd)

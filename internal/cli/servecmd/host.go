@@ -157,6 +157,7 @@ func (h *host) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	core.LivesLong()
 	c := h.cfg.Session
 	owner, err := h.connection.Owner(ctx, sandbox.Options{Ahead: c.Ahead, Warm: c.Warm})
 	if err != nil {
