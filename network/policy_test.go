@@ -440,3 +440,50 @@ func TestOverruled(t *testing.T) {
 		}
 	}
 }
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		rules []string
+		want  []string
+	}{
+		{nil, nil},
+		{[]string{"127.0.0.1:5432", "127.0.0.1:5432", "GET 127.0.0.1:5432/a"}, []string{"127.0.0.1:5432"}},
+		{[]string{"127.0.0.1"}, []string{"127.0.0.1:80", "127.0.0.1:443"}},
+		{[]string{"GET 127.1.2.3:8080/*"}, []string{"127.1.2.3:8080"}},
+		{[]string{"127.0.0.1:*", "127.0.0.0/8:80", "127.0.0.0/31:80", "10.1.2.3:80", "[::1]:80", "*:80", "@npm"}, nil},
+		{[]string{"127.0.0.1:80", "127.0.0.1:81", "-127.0.0.1:80"}, []string{"127.0.0.1:81"}},
+		{[]string{"127.0.0.1:80", "-127.0.0.0/8"}, nil},
+	} {
+		var got []string
+		for _, at := range policyOf(t, tt.rules...).Loopback() {
+			got = append(got, at.String())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("Loopback() of %q = %q; want %q", tt.rules, got, tt.want)
+		}
+	}
+}
+
+func TestWithoutWay(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		rules []string
+		want  []string
+	}{
+		{[]string{"example.com", "@npm"}, nil},
+		{[]string{"10.1.2.3:5432"}, []string{"10.1.2.3:5432"}},
+		{[]string{"10.1.2.3:5432", "example.com"}, []string{"10.1.2.3:5432"}},
+		{[]string{"10.1.2.3:5432", "db.example.com:5432"}, nil},
+		{[]string{"10.1.2.3:5432", "*:*"}, nil},
+		{[]string{"10.0.0.0/8", "*.example.com"}, nil},
+		{[]string{"10.0.0.0/8", "example.com:22"}, []string{"10.0.0.0/8"}},
+		{[]string{"10.0.0.0/8:*", "example.com:22"}, nil},
+		{[]string{"127.0.0.1:5432", "127.0.0.1"}, nil},
+		{[]string{"127.0.0.1:*", "[::1]:80"}, []string{"127.0.0.1:*", "[::1]:80"}},
+	} {
+		if got := network.Texts(policyOf(t, tt.rules...).WithoutWay()); !slices.Equal(got, tt.want) {
+			t.Errorf("WithoutWay() of %q = %q; want %q", tt.rules, got, tt.want)
+		}
+	}
+}

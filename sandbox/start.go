@@ -175,7 +175,7 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	info.Container = handle.Ref
 	s := e.session(handle, info)
 	s.spare = true
-	s.notes = slices.Concat(p.notes, envNotes, spec.mountNotes(), spec.nameNotes(), spec.accountNotes(info.labels), notes, spec.networkNotes(), sizeNotes)
+	s.notes = slices.Concat(p.notes, envNotes, spec.mountNotes(), spec.nameNotes(), spec.accountNotes(info.labels), notes, spec.networkNotes(p.info.EmptyResolver), sizeNotes)
 	s.standing = slices.Concat(p.notes, notes)
 	if spec.Network == NetworkBridge {
 		s.standing = append(s.standing, bridgeNote)
