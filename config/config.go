@@ -48,6 +48,7 @@ type Config struct {
 	Agent   Agent
 	Serve   Serve
 	Audit   Audit
+	Journal Journal
 	Metrics Metrics
 	Log     Log
 
@@ -258,6 +259,7 @@ func (r *reader) build(c *Config, all []Setting) (*Config, error) {
 	r.checkAgent(&c.Agent, c.Policy)
 	r.checkServe(c.Serve)
 	r.checkAudit(&c.Audit)
+	r.checkJournal(&c.Journal)
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

@@ -71,7 +71,10 @@ func TestDefaults(t *testing.T) {
 		NetworkRules: config.NetworkRules{AskTime: 30 * time.Second, Limits: config.NetworkLimits{Connections: 1024, Rate: 1000, Burst: 5000, Header: 64 << 10}},
 
 		Audit: config.Audit{FileMax: 64 << 20},
-		Log:   config.Log{Level: "off", Format: "text"},
+		Journal: config.Journal{
+			Enabled: true, Output: 1 << 20, SessionMax: 64 << 20, TotalMax: 1 << 30, Retention: 14 * 24 * time.Hour, Format: "html", Speed: 1, IdleLimit: 2 * time.Second,
+		},
+		Log: config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{
 			Mode: "overflow", Retention: 14 * 24 * time.Hour, Max: 1 << 30, SessionMax: 4 << 30, TotalMax: 20 << 30,
 		},

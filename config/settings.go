@@ -137,7 +137,7 @@ var known = sync.OnceValue(func() settings {
 // fills one field of c.
 func settingsOf(c *Config) []Setting {
 	return slices.Concat(
-		sessionSettings(c), commandSettings(c), outputSettings(c), policySettings(c), networkSettings(c), ptySettings(c), agentSettings(c), serveSettings(c), recordSettings(c))
+		sessionSettings(c), commandSettings(c), outputSettings(c), policySettings(c), networkSettings(c), ptySettings(c), agentSettings(c), serveSettings(c), recordSettings(c), journalSettings(c))
 }
 
 func sessionSettings(c *Config) []Setting {

@@ -415,11 +415,9 @@ func (w *networkWatch) add(c Connection) {
 
 // noteConnection tells the observer of a connection that has ended.
 func (e *Engine) noteConnection(session string, c Connection) {
-	if o := e.opts.Observer; o != nil {
-		o.Note(Observation{
-			Kind: EventConnection, Session: session, Start: c.Time, End: c.Time.Add(c.Elapsed), Connection: &c, secrets: e.opts.Secrets,
-		})
-	}
+	e.observers.Note(Observation{
+		Kind: EventConnection, Session: session, Start: c.Time, End: c.Time.Add(c.Elapsed), Connection: &c, secrets: e.opts.Secrets,
+	})
 }
 
 // tunnel is a mux.Session as a gateway sees it.

@@ -62,8 +62,9 @@ type Options struct {
 	// that it returns is called at the command's end, and returns Result.Network. It may be nil, and
 	// may return nil.
 	Network func(ctx context.Context, session Info) (used func() *NetworkUse)
-	// Observer is called with what happens to commands and sessions. It may be nil.
-	Observer Observer
+	// Observers are called with what happens to commands and sessions, one after the other. One that is an
+	// OutputObserver is called with the output of commands too.
+	Observers []Observer
 	// Keep limits the kept workspaces of sessions that have ended.
 	Keep Keep
 	// Pruned, if not nil, is called with the names of what Images.Prune has removed.
@@ -81,6 +82,9 @@ type Engine struct {
 
 	opening *exec.Openings // of the sessions' runners
 
+	observers observers // of opts
+	running   registry
+
 	idle time.Duration // how long a transfer may stand still
 
 	mu       sync.Mutex
@@ -90,7 +94,7 @@ type Engine struct {
 
 // New returns an Engine whose sessions run on backend. It makes no request to backend.
 func New(backend engine.Engine, images Images, opts Options) *Engine {
-	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}}
+	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}, observers: opts.Observers}
 	e.workspaces, _ = backend.(engine.Workspaces)
 	return e
 }

@@ -144,6 +144,7 @@ func (s *Session) Run(ctx context.Context, c Command) (res Result, err error) {
 	defer func() { over(res, err) }()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	s.observeOutput(&c.Output, c.id, c.mode())
 	out, release, err := s.openSink(ctx, c, end)
 	if err != nil {
 		return res, err

@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
+	"github.com/sandboxbash/sandboxbash/internal/journal"
 	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -158,6 +159,14 @@ func (c *Configuration) AuditDir() string {
 		return c.Audit.Dir
 	}
 	return audit.DefaultDir(c.env.StateDir())
+}
+
+// JournalDir is where the journals of sessions are kept, "" if there is no place for them.
+func (c *Configuration) JournalDir() string {
+	if c.Journal.Dir != "" || c.env.StateDir() == "" {
+		return c.Journal.Dir
+	}
+	return journal.DefaultDir(c.env.StateDir())
 }
 
 // Spec is the session that the configuration describes.

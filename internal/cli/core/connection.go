@@ -120,7 +120,7 @@ func (c *Connection) owner(ctx context.Context, opts sandbox.Options, runners fu
 		return nil, err
 	}
 	opts.Secrets, opts.Grace, opts.Keep, opts.Pruned = c.secrets.Known(), c.cfg.Grace, c.notes.KeepLimits(), c.pruned
-	opts.Observer, opts.Network = c.observers.Observer(), c.watchNetwork
+	opts.Observers, opts.Network = c.observers.All(), c.watchNetwork
 	if opts.Upstream, err = c.Upstream(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// Observers are those who record or show what happens to commands: the audit log, metrics
+// Observers are those who record or show what happens to commands: the audit log, journals, metrics
 // and traces, the log on standard error. They are made when one is first needed.
 type Observers struct {
 	version string
@@ -28,27 +28,23 @@ type Observers struct {
 
 	metricsAt net.Listener // where metrics are served; nil: nowhere; set before making
 	making    sync.Once    // of all
-	all       fanOut       // made by making
+	all       made         // by making
 
 	mu    sync.Mutex
 	logTo *logWriter // guarded by mu; nil before Log
 }
 
-// fanOut passes events on to observers.
-type fanOut struct {
+// made are the observers, once they are made.
+type made struct {
 	to     []sandbox.Observer
 	close  []func()
 	levels levels
 }
 
-// Observer receives events; it is nil if the configuration asks for none. It is made
-// once, when the configuration is there.
-func (o *Observers) Observer() sandbox.Observer {
+// All returns the observers that the configuration asks for. They are made once, when the configuration is there.
+func (o *Observers) All() []sandbox.Observer {
 	o.making.Do(o.begin)
-	if len(o.all.to) == 0 {
-		return nil
-	}
-	return &o.all
+	return o.all.to
 }
 
 func (o *Observers) begin() {
@@ -59,6 +55,11 @@ func (o *Observers) begin() {
 		f.close = append(f.close, keeper.close)
 		f.levels.log = keeper
 	}
+	if dir := o.cfg.JournalDir(); o.cfg.Journal.Enabled && dir != "" {
+		j := o.newJournaler(dir)
+		f.to = append(f.to, j)
+		f.close = append(f.close, j.close)
+	}
 	if m := o.newMeter(f.levels.now); m != nil {
 		f.to = append(f.to, m)
 		f.close = append(f.close, m.close)
@@ -68,7 +69,7 @@ func (o *Observers) begin() {
 	}
 }
 
-// watch has the metrics tell of an owner of sessions. Observer was called before.
+// watch has the metrics tell of an owner of sessions. All was called before.
 func (o *Observers) watch(e *sandbox.Engine) { o.all.levels.sessions.Store(e) }
 
 // close lets those who observe end what they do.
@@ -76,22 +77,6 @@ func (o *Observers) close() {
 	o.making.Do(func() {}) // nothing happens any more
 	for _, end := range o.all.close {
 		end()
-	}
-}
-
-// Intend implements sandbox.Observer: all are asked, and one who refuses refuses.
-func (f *fanOut) Intend(ctx context.Context, e sandbox.Observation) error {
-	var errs []error
-	for _, one := range f.to {
-		errs = append(errs, one.Intend(ctx, e))
-	}
-	return errors.Join(errs...)
-}
-
-// Note implements sandbox.Observer.
-func (f *fanOut) Note(e sandbox.Observation) {
-	for _, one := range f.to {
-		one.Note(e)
 	}
 }
 
@@ -177,6 +162,13 @@ var auditKinds = map[sandbox.EventKind]audit.Kind{
 
 // Note implements sandbox.Observer.
 func (o *auditor) Note(e sandbox.Observation) {
+	if auditKinds[e.Kind] != "" {
+		_ = o.append(noteRecord(e)) // it has been reported
+	}
+}
+
+// noteRecord is the record of what Note is called with. The audit log and the journals are made from it.
+func noteRecord(e sandbox.Observation) audit.Record {
 	r := audit.Record{Session: e.Session, ID: e.ID, Mode: string(e.Mode), Where: string(e.Where)}
 	if e.Kind == sandbox.EventDenied { // there is no intent that says what it was
 		r = commandRecord(e)
@@ -199,7 +191,7 @@ func (o *auditor) Note(e sandbox.Observation) {
 	if a := e.Artifact; a.Stored {
 		r.Artifact = &audit.Artifact{ID: a.ID, Bytes: a.Bytes, Complete: a.Complete}
 	}
-	_ = o.append(r) // it has been reported
+	return r
 }
 
 // commandRecord says what a command is.
