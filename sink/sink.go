@@ -208,8 +208,8 @@ func (s *Sink) admit(p []byte) []byte {
 type stream struct {
 	sink    *Sink
 	on      func([]byte) // may be nil
-	live    io.Writer // nil once it failed
-	gate    *live     // around the live writer; nil without a Release
+	live    io.Writer    // nil once it failed
+	gate    *live        // around the live writer; nil without a Release
 	liveErr error
 	bytes   int64
 	scrub   *scrub.Scrubber
