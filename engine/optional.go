@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Workspaces is an engine that can keep the workspace of a session that has ended, and
-// read it.
+// Workspaces is an engine that can keep the workspace of a session that has ended, read
+// it, and give a new one its content: see Fill.
 type Workspaces interface {
 	// Keep makes a workspace whose session has ended a kept one. From then on Find and List
 	// return it with StatusKept and these labels. ErrNotFound: the workspace has gone, and
@@ -127,14 +127,7 @@ const (
 	StoredShared  StoredKind = "shared" // what sessions share: programs, accounts, runners
 )
 
-// The interfaces below are named so that engines agree on them. No caller uses them yet.
-
-// Cloner is an engine that can copy a workspace without the help of a session.
-type Cloner interface {
-	// Clone copies the workspace of a session, as it is at one moment, for a session that does
-	// not exist yet. Provision then uses the copy as it is.
-	Clone(ctx context.Context, from, to string) error
-}
+// Mounter is named so that engines agree on it. No caller uses it yet.
 
 // Mounter is an engine that can show a running session more of its own machine.
 type Mounter interface {

@@ -134,8 +134,11 @@ func sessionsIn(all []Volume) []engine.Session {
 	for id, have := range byID {
 		mark, kept := have[namePrefix+id+keptSuffix]
 		workspace, there := have[namePrefix+id]
+		draft, unfinished := have[namePrefix+id+draftSuffix]
 		s := engine.Session{Handle: engine.Handle{ID: id}, Status: engine.StatusLeft}
 		switch {
+		case unfinished && !kept: // whatever its labels say: it is not whole
+			s.Labels, s.Created = draft.Labels, draft.Created
 		case kept && there:
 			s.Status, s.Labels, s.Created = engine.StatusKept, mark.Labels, mark.Created
 		case kept:

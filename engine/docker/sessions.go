@@ -96,6 +96,7 @@ const (
 	tmpSuffix     = "-tmp"
 	homeSuffix    = "-home"
 	keptSuffix    = "-kept"
+	draftSuffix   = "-draft" // of an empty volume that is there as long as a workspace is being filled: see Fill
 )
 
 // Info describes the engine.
