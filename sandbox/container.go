@@ -63,6 +63,7 @@ func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
 		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape, Rules: spec.rules(), Env: spec.Env, Mounts: spec.Mounts, UserName: spec.UserName, HomeInside: spec.HomeInside,
+		Runtime: spec.Runtime,
 	}
 }
 
@@ -73,10 +74,10 @@ func madeLabels(now time.Time) map[string]string {
 
 // sessionLabels returns all labels of a session. Labels without a value are set to "",
 // because otherwise an engine may take them from the image.
-func sessionLabels(spec Spec, l labelSpec, now time.Time) map[string]string {
+func sessionLabels(spec Spec, l labelSpec, key string, now time.Time) map[string]string {
 	labels := madeLabels(now)
 	maps.Copy(labels, keepLabels(spec))
-	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), newKey(), ""
+	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), key, ""
 	for _, key := range []string{labelSince, labelCause, labelBytes, labelEntries} {
 		labels[key] = "" // only kept workspaces have a value
 	}

@@ -195,6 +195,8 @@ type Spec struct {
 	// Stop. Bound directories, workspaces with a Limits.Disk and empty workspaces are not
 	// kept. 0 means that nothing is kept.
 	Keep time.Duration
+
+	filled *filled // where the content of the workspace comes from; nil: from Workspace
 }
 
 const (
@@ -346,7 +348,7 @@ func (s Spec) normalizeUser() (Spec, error) {
 	if s.Profile == Dev {
 		owner = User{}
 	}
-	if s.Workspace.Kind == WorkspaceBind || s.Workspace.Kind == WorkspaceCopy {
+	if s.filled == nil && (s.Workspace.Kind == WorkspaceBind || s.Workspace.Kind == WorkspaceCopy) {
 		dirOwner, err := directoryOwner(s.Workspace.Dir)
 		if err != nil {
 			return s, fmt.Errorf("workspace: %w", err)
@@ -400,6 +402,8 @@ type labelSpec struct {
 	UserName string  `json:"userName,omitempty"` // as given
 	// HomeInside says that the home lies in the workspace.
 	HomeInside bool `json:"homeInside,omitempty"`
+	// Runtime is not known of a session of an earlier version.
+	Runtime string `json:"runtime,omitempty"`
 }
 
 // rules are what a session's label says of its network.

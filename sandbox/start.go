@@ -105,7 +105,7 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec.Workspace.Kind == WorkspaceCopy {
+	if spec.Workspace.Kind == WorkspaceCopy && spec.filled == nil {
 		if s.left, err = s.copyIn(ctx, spec.Workspace); err != nil {
 			return nil, errors.Join(err, s.Stop(ctx))
 		}
@@ -116,10 +116,16 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 
 // take returns a session whose name no other has.
 func (e *Engine) take(ctx context.Context, spec Spec) (*Session, error) {
-	if err := e.untaken(ctx, spec.Name, ""); err != nil {
+	err := e.untaken(ctx, spec.Name, "")
+	if err != nil {
 		return nil, err
 	}
-	s, err := e.warm.take(ctx, e, spec)
+	var s *Session
+	if spec.filled != nil { // none is prepared
+		s, err = e.prepare(ctx, spec)
+	} else {
+		s, err = e.warm.take(ctx, e, spec)
+	}
 	if err == nil && spec.Name != "" {
 		err = e.claim(ctx, s, spec.Name)
 	}
@@ -133,7 +139,8 @@ func (e *Engine) take(ctx context.Context, spec Spec) (*Session, error) {
 // image was removed after it was resolved, prepare resolves it again.
 func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	s, err := e.prepareOnce(ctx, spec)
-	if errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil {
+	_, gone := errors.AsType[*engine.GoneError](err)
+	if errors.Is(err, engine.ErrNotFound) && !gone && ctx.Err() == nil {
 		s, err = e.prepareOnce(ctx, spec)
 	}
 	return s, err
@@ -154,12 +161,17 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 		spec.Env, envNotes = withImageEnv(p.image.Env, spec.Env, e.opts.Secrets.Scrub)
 	}
 	var info Info
-	shape := shapeOf(id, spec, p)
+	shape, key := shapeOf(id, spec, p), newKey()
+	if spec.filled != nil {
+		if shape.Workspace.Fill, err = spec.filled.fill(e, spec, p, decodeKey(key)); err != nil {
+			return nil, err
+		}
+	}
 	shape.Labels = func(over engine.Overlays) map[string]string {
 		now := time.Now()
 		l := labelsOf(spec, p.image, over)
 		l.Proxy = p.info.EmptyResolver && len(spec.Allow) > 0
-		labels := sessionLabels(spec, l, now)
+		labels := sessionLabels(spec, l, key, now)
 		info = Info{
 			ID: id, Name: cmp.Or(l.Name, MadeUpName(id)), Directory: l.Directory, Status: engine.StatusRunning, Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network, Rules: l.Rules,
 			Limits: l.Limits, Workspace: l.Workspace, Env: l.envNames(), Mounts: l.Mounts, UserName: l.userName(), Home: l.home(), Lease: spec.Lease, LeaseText: leaseText(spec.Lease), Created: now,
@@ -219,6 +231,9 @@ func (s *Session) ready(ctx context.Context, spec Spec, info engine.Info) error 
 
 // imageName returns a name for people of the image that a session was started from.
 func imageName(spec Spec, img engine.Image) string {
+	if spec.filled != nil && spec.filled.image != "" {
+		return spec.filled.image
+	}
 	if spec.Image == "" && len(img.Refs) > 0 {
 		return img.Refs[0]
 	}

@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.
 	"cmd/sandboxbash":        {"internal/cli"},
-	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
+	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tree", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
 	"images/packrunner":      {},
 
 	// Parts of the runner.
@@ -130,6 +130,7 @@ var mayImport = map[string][]string{
 	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},
 	"internal/runner/network": {"internal/mux", "internal/runner/proc", "internal/wire"},
 	"internal/runner/prepare": {"internal/wire", "internal/runner/proc", "internal/runner/shells"},
+	"internal/runner/tree":    {"internal/wire"},
 	"internal/runner/user":    {"internal/wire", "internal/runner/proc", "internal/transfer"},
 
 	// For tests alone: the rows of the contracts' corpus.

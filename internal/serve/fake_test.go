@@ -56,6 +56,25 @@ func (h *fakeHost) Start(ctx context.Context, r SessionRequest) (*Session, error
 	}, nil
 }
 
+// Fork makes one session fewer than it is asked for if that is more than two.
+func (h *fakeHost) Fork(ctx context.Context, r SessionRequest, _ string, secrets []string, o sandbox.ForkOptions) ([]Forked, error) {
+	if len(secrets) > 0 {
+		return nil, &sandbox.InputError{Field: "secrets", Text: "secrets: there are none"}
+	}
+	var made []Forked
+	for i := range max(o.Count, 1) {
+		if i == 2 {
+			return made, errors.New("the disk is full")
+		}
+		s, err := h.Start(ctx, r)
+		if err != nil {
+			return made, err
+		}
+		made = append(made, Forked{s, sandbox.Taken{Entries: 3, LeftOut: []string{"s (a socket)"}, LeftOutCount: 1}})
+	}
+	return made, nil
+}
+
 func (h *fakeHost) List(context.Context) ([]sandbox.Info, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -72,6 +72,34 @@ func (h *held) start(ctx context.Context, r SessionRequest) (*Session, error) {
 	return s, nil
 }
 
+// fork starts copies of a session. With an error it returns those that were made.
+func (h *held) fork(ctx context.Context, r SessionRequest, id string, secrets []string, o sandbox.ForkOptions) ([]Forked, error) {
+	room := 0
+	leave := func(but int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.begun -= room - but
+	}
+	for range max(o.Count, 1) {
+		if err := h.admit(); err != nil {
+			leave(0)
+			return nil, err
+		}
+		room++
+	}
+	made, err := h.host.Fork(ctx, r, id, secrets, o)
+	leave(len(made))
+	var taken []Forked
+	for _, f := range made {
+		if takeErr := h.take(f.Session, true); takeErr != nil {
+			err = errors.Join(err, takeErr)
+			continue
+		}
+		taken = append(taken, f)
+	}
+	return taken, err
+}
+
 // find returns the session here whose id is the text or begins with it, nil if there is
 // none. It is an error if several begin with it.
 func (h *held) find(prefix string) (*Session, error) {

@@ -31,6 +31,7 @@ func init() { // the methods refer to each other's peer
 		"bash":           {do: doBash},
 		"abort_bash":     {do: with(doAbortBash)},
 		"session/start":  {do: with(doSessionStart)},
+		"session/fork":   {do: with(doSessionFork)},
 		"session/attach": {do: with(doSessionAttach)},
 		"session/list":   {do: with(doSessionList)},
 		"session/info":   {do: with(doSessionInfo)},

@@ -23,8 +23,18 @@ import (
 type Host interface {
 	// Start starts a session, or opens one if the request names it.
 	Start(ctx context.Context, r SessionRequest) (*Session, error)
+	// Fork starts copies of a session, as sandbox.Engine.Fork does: with an error it returns those that were made. secrets are
+	// names of what they get. r says how they are used.
+	Fork(ctx context.Context, r SessionRequest, id string, secrets []string, o sandbox.ForkOptions) ([]Forked, error)
 	// List describes all sessions on the engine, also those of other programs.
 	List(ctx context.Context) ([]sandbox.Info, error)
+}
+
+// Forked is a session that was made from another, and what was copied.
+type Forked struct {
+	*Session
+
+	Copied sandbox.Taken
 }
 
 // SessionRequest asks for a session.

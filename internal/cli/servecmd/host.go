@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -225,6 +226,60 @@ func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Sessio
 	if err != nil {
 		return nil, err
 	}
+	return h.live(ctx, box, r, parts{engine, store, rules})
+}
+
+// parts are what a session is served with.
+type parts struct {
+	engine *sandbox.Engine
+	store  *sink.Store
+	rules  *policy.Policy
+}
+
+// Fork implements serve.Host.
+func (h *host) Fork(ctx context.Context, r serve.SessionRequest, id string, names []string, o sandbox.ForkOptions) ([]serve.Forked, error) {
+	engine, store, err := h.sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := h.policy(r.Contract, r.Tools)
+	if err != nil {
+		return nil, err
+	}
+	hosted := h.secrets.Hosted()
+	for _, name := range names {
+		i := slices.IndexFunc(hosted, func(s sandbox.Secret) bool { return s.Name == name })
+		if i < 0 {
+			return nil, &sandbox.InputError{Field: "secrets", Text: fmt.Sprintf("secrets: no secret with hosts is named %q", name)}
+		}
+		o.Secrets = append(o.Secrets, hosted[i])
+	}
+	o.Change = func(s *sandbox.Spec) {
+		*s = h.leased(*s, "")
+		s.Detached, s.Directory = false, ""
+		s.Exclude, s.NetworkLimits = h.spec.Exclude, h.spec.NetworkLimits
+		if r.Ask != nil {
+			s.AskNetwork, s.AskTime = r.Ask, h.cfg.NetworkRules.AskTime
+		}
+	}
+	made, err := engine.Fork(ctx, id, o)
+	var out []serve.Forked
+	for _, one := range made {
+		one.Baseline(ctx)
+		h.notes.OfSession(one.Session)
+		s, liveErr := h.live(ctx, one.Session, r, parts{engine, store, rules})
+		if liveErr != nil {
+			err = errors.Join(err, liveErr)
+			continue
+		}
+		out = append(out, serve.Forked{Session: s, Copied: one.Copied})
+	}
+	return out, err
+}
+
+// live serves a session that was started or opened. One that was started is stopped if that fails.
+func (h *host) live(ctx context.Context, box *sandbox.Session, r serve.SessionRequest, p parts) (*serve.Session, error) {
+	engine, store, rules := p.engine, p.store, p.rules
 	live, err := agent.Open(box, h.options(box, store, rules, r))
 	if err != nil {
 		if r.Attach == "" {

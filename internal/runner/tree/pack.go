@@ -243,8 +243,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxExtents is how many parts with data a file may have in the stream; package tar reads a mebibyte of them. Of a file
-// that has more, small holes are written as zeros.
+// maxExtents is how many parts with data a file may have in the stream; package tar reads a mebibyte of them. In a file
+// with more parts, small holes are written as zeros.
 const maxExtents = 16 << 10
 
 func joined(all []extent) []extent {

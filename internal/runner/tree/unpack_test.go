@@ -37,9 +37,13 @@ func archive(t testing.TB, headers ...*tar.Header) []byte {
 	return b.Bytes()
 }
 
-func dirEntry(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
+func dirEntry(name string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}
+}
 
-func fileEntry(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644} }
+func fileEntry(name string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}
+}
 
 func linkEntry(kind byte, name, to string) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o777}
@@ -97,7 +101,7 @@ func TestUnpackRefuses(t *testing.T) {
 		})}, "which only files and directories have"},
 		{"another's", []*tar.Header{top, with(fileEntry("./a"), func(h *tar.Header) { h.Uid = 33 })}, "it belongs to user 33"},
 		{"another group's", []*tar.Header{top, with(fileEntry("./a"), func(h *tar.Header) { h.Gid = 33 })}, "it belongs to group 33"},
-		{"nobody's", []*tar.Header{top, with(fileEntry("./a"), func(h *tar.Header) { h.Uid = 1<<32 - 1 })}, "is not a user"},
+		{"no user's", []*tar.Header{top, with(fileEntry("./a"), func(h *tar.Header) { h.Uid = 1<<32 - 1 })}, "is not a user"},
 		{"bits beyond a mode", []*tar.Header{top, with(fileEntry("./a"), func(h *tar.Header) { h.Mode = 0o100644 })}, "has bits that are none of a mode"},
 		{"too many", []*tar.Header{top, fileEntry("./a"), fileEntry("./b"), fileEntry("./c"), fileEntry("./d"), fileEntry("./e")}, "entry 6, e: there are more than 4 files"},
 		{"too deep", []*tar.Header{top, dirEntry("./a/"), dirEntry("./a/a/"), dirEntry("./a/a/a/")}, "entry 4, a/a/a/: it is deeper than 2 directories"},
