@@ -14,8 +14,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
 
-// The workspaces of a fork, and of a session that starts from a file, have content before their session starts. The
-// runner writes it in a helper in which no program of a session runs, so that a session either has the whole of it or does
+// The workspace of a fork has content before its session starts. The runner writes it in a helper in which no program of a session runs, so that a session either has the whole of it or does
 // not exist. See engine.Fill and docs/adr/0072.
 
 // Where such a helper sees what it works on. The records of the session that is read are where that session has them.

@@ -19,7 +19,7 @@ import (
 func closed(t *testing.T, e *Engine) {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := e.Close(context.Background()); err != nil {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

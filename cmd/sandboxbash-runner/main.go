@@ -19,13 +19,12 @@
 //	runner reach TARGET…      reports which targets accept connections
 //	runner lease DO TIME      changes when the session ends because it is idle
 //	runner survey TIME DIR…   reports the size of directories, and whether they have changed
-//	runner clone, save        copy a workspace into another; pack it into a stream
-//	runner unpack             fills a workspace from such a stream
+//	runner clone              copies a workspace into another
 //	runner accounts, clear    copy the image's /etc with the session's user; empty a directory
 //
 // init, serve, pty, attend, net, trust, push, pull, manifest, pick and update run as uid 0, with
 // CAP_KILL, CAP_SETUID and CAP_SETGID at most, and are not dumpable; the last five act for
-// the session's user. accounts, clear, clone, save, unpack and survey run as uid 0 of a
+// the session's user. accounts, clear, clone and survey run as uid 0 of a
 // container that was made for them. lease runs as uid 0. All others run as the session's user. The verbs jobs, ps and ports start no
 // process: see answer.go. Package wire describes the arguments of each verb. The engine
 // logs them, so a command's script, arguments and environment travel in the stream.
@@ -103,10 +102,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = prepare.Clear(args)
 	case wire.VerbClone:
 		err = tree.Clone(args, os.Stdout)
-	case wire.VerbSave:
-		err = tree.Save(args, os.Stdout)
-	case wire.VerbUnpack:
-		err = tree.Fill(args, os.Stdin, os.Stdout)
 	case wire.VerbHome:
 		err = user.Home()
 	case wire.VerbPosture:
@@ -126,6 +121,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|clone|home|lease|manifest|net|pick|posture|push|pull|reach|save|survey|terms|trust|unpack|update")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|clone|home|lease|manifest|net|pick|posture|push|pull|reach|survey|terms|trust|update")
 	return wire.ExitUsage
 }

@@ -1,16 +1,13 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"strconv"
 )
 
-// Tree is what the verbs that take a whole workspace answer: see VerbClone, VerbSave and VerbRestore.
+// Tree is what is said of a whole workspace that was read: see VerbClone.
 type Tree struct {
 	Entries int64 // files, directories and all others, but for the top itself
 	Bytes   int64 // of all files together, holes included
@@ -22,7 +19,7 @@ type Tree struct {
 	// Changed are entries that have changed while they were read, or may have: see LeftOut.
 	Changed      []string
 	ChangedCount int64
-	Sum          Sum // of the stream that VerbSave has written, or VerbRestore has read
+	Sum          Sum // of the stream that was written or read, if there was one
 }
 
 // MaxTreeNames is how many names a list of a Tree has at most.
@@ -102,81 +99,4 @@ func ParseTree(b []byte) (t Tree, err error) {
 		return Tree{}, fmt.Errorf("%w: tree: no answer", ErrFrame)
 	}
 	return t, nil
-}
-
-// maxChunk bounds the payload of one chunk in bytes.
-const maxChunk = 1 << 20
-
-// Chunks writes what VerbSave answers: chunks of the stream, each behind its length, an empty one, and a Tree. It is for a
-// writer that has a report to add to a stream of which it does not know the length.
-type Chunks struct{ W io.Writer }
-
-// Write writes one or more chunks.
-func (c Chunks) Write(p []byte) (int, error) {
-	done := 0
-	for done < len(p) {
-		some := p[done:min(len(p), done+maxChunk)]
-		if err := c.chunk(some); err != nil {
-			return done, err
-		}
-		done += len(some)
-	}
-	return done, nil
-}
-
-func (c Chunks) chunk(p []byte) error {
-	_, err := c.W.Write(binary.BigEndian.AppendUint32(nil, uint32(len(p))))
-	if err == nil && len(p) > 0 {
-		_, err = c.W.Write(p)
-	}
-	return err
-}
-
-// End ends the stream with a report.
-func (c Chunks) End(t *Tree) error {
-	if err := c.chunk(nil); err != nil {
-		return err
-	}
-	_, err := c.W.Write(t.Append(nil))
-	return err
-}
-
-// ReadChunks copies the stream that Chunks has written to w, at most limit bytes, and returns the report.
-func ReadChunks(r io.Reader, w io.Writer, limit int64) (Tree, error) {
-	for {
-		var head [4]byte
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return Tree{}, cut(err)
-		}
-		n := int64(binary.BigEndian.Uint32(head[:]))
-		if n == 0 {
-			break
-		}
-		if n > maxChunk {
-			return Tree{}, fmt.Errorf("%w: a chunk of %d bytes", ErrFrame, n)
-		}
-		if limit -= n; limit < 0 {
-			return Tree{}, fmt.Errorf("%w: the stream is longer than it may be", ErrFrame)
-		}
-		if _, err := io.CopyN(w, r, n); err != nil {
-			return Tree{}, cut(err)
-		}
-	}
-	const most = 256 << 10 // bytes; 40 quoted names of 1 KiB are fewer
-	var report bytes.Buffer
-	n, err := io.Copy(&report, io.LimitReader(r, most+1))
-	if err != nil {
-		return Tree{}, err
-	}
-	if n > most {
-		return Tree{}, fmt.Errorf("%w: the report is longer than %d bytes", ErrFrame, most)
-	}
-	return ParseTree(report.Bytes())
-}
-
-func cut(err error) error {
-	if err == io.EOF { //nolint:errorlint // as io.ReadFull and io.CopyN return it
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }

@@ -1,10 +1,8 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
-	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,37 +33,5 @@ func TestTree(t *testing.T) {
 		if _, err := ParseTree([]byte(bad)); !errors.Is(err, ErrFrame) {
 			t.Errorf("ParseTree(%q) = %v; want %v", bad, err, ErrFrame)
 		}
-	}
-}
-
-func TestChunks(t *testing.T) {
-	t.Parallel()
-	var wired, got bytes.Buffer
-	data := bytes.Repeat([]byte("0123456789"), maxChunk/4)
-	w, report := Chunks{&wired}, someTree()
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.End(&report); err != nil {
-		t.Fatal(err)
-	}
-	whole := wired.Bytes()
-	back, err := ReadChunks(bytes.NewReader(whole), &got, int64(len(data)))
-	if err != nil || !bytes.Equal(got.Bytes(), data) || !reflect.DeepEqual(back, report) {
-		t.Errorf("ReadChunks() = %+v, %v, and %d bytes; want %+v and %d", back, err, got.Len(), report, len(data))
-	}
-	if _, err := ReadChunks(bytes.NewReader(whole), io.Discard, int64(len(data))-1); !errors.Is(err, ErrFrame) {
-		t.Errorf("ReadChunks() of more than its limit = %v; want %v", err, ErrFrame)
-	}
-	if _, err := ReadChunks(bytes.NewReader([]byte{0xff, 0, 0, 0}), io.Discard, 1<<40); !errors.Is(err, ErrFrame) {
-		t.Errorf("ReadChunks() of a large chunk = %v; want %v", err, ErrFrame)
-	}
-	for _, n := range []int{0, 3, 10, maxChunk + 6, len(data) + 12} {
-		if _, err := ReadChunks(bytes.NewReader(whole[:n]), io.Discard, 1<<40); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("ReadChunks() of %d bytes = %v; want %v", n, err, io.ErrUnexpectedEOF)
-		}
-	}
-	if _, err := ReadChunks(bytes.NewReader(append(make([]byte, 4), make([]byte, 1<<20)...)), io.Discard, 1); !errors.Is(err, ErrFrame) {
-		t.Errorf("ReadChunks() of a long report = %v; want %v", err, ErrFrame)
 	}
 }

@@ -43,8 +43,6 @@ const (
 	VerbSurvey   Verb = "survey"   // SurveyArgs; answers with Surveys
 	VerbLease    Verb = "lease"    // LeaseArgs; changes when the session ends because it is idle
 	VerbClone    Verb = "clone"    // CloneArgs; copies a workspace into another, answers with a Tree
-	VerbSave     Verb = "save"     // SaveArgs; packs a workspace, answers with Chunks
-	VerbUnpack   Verb = "unpack"   // UnpackArgs; fills a workspace from a stream of VerbSave, answers with a Tree
 	VerbTerms    Verb = "terms"    // reads Terms, answers with those that the image describes
 )
 
@@ -109,23 +107,6 @@ type CloneArgs struct {
 	Lock string
 }
 
-// SaveArgs are the arguments of VerbSave.
-type SaveArgs struct{ Dir, Lock string }
-
-// UnpackArgs are the arguments of VerbUnpack.
-type UnpackArgs struct {
-	Dir            string // empty
-	OldUID, OldGID uint32 // what belongs to this user in the stream becomes the other's
-	UID, GID       uint32
-	Others         string // what others own: OthersKept or OthersRefused
-}
-
-// What VerbUnpack does with what belongs to none of its users.
-const (
-	OthersKept    = "keep"
-	OthersRefused = "refuse"
-)
-
 // PostureArgs are the arguments of VerbPosture.
 type PostureArgs struct {
 	Masked []string // paths whose content must not be readable
@@ -181,18 +162,6 @@ func (a *CloneArgs) words(l *argList) {
 	l.string(&a.From)
 	l.string(&a.To)
 	l.string(&a.Lock)
-}
-
-func (a *SaveArgs) words(l *argList) {
-	l.string(&a.Dir)
-	l.string(&a.Lock)
-}
-
-func (a *UnpackArgs) words(l *argList) {
-	l.string(&a.Dir)
-	l.user(&a.OldUID, &a.OldGID)
-	l.user(&a.UID, &a.GID)
-	l.string(&a.Others)
 }
 
 func (a *PostureArgs) words(l *argList) { l.rest(&a.Masked) }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -284,9 +285,7 @@ func (p *packing) sparse(h *tar.Header, f *os.File, all []extent, size int64) er
 		"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": h.Name, "GNU.sparse.realsize": strconv.FormatInt(size, 10),
 		"mtime": paxTime(h.ModTime), "uid": strconv.Itoa(h.Uid), "gid": strconv.Itoa(h.Gid), "size": strconv.FormatInt(stored, 10),
 	}
-	for key, value := range h.PAXRecords {
-		records[key] = value
-	}
+	maps.Copy(records, h.PAXRecords)
 	if err := p.tar.Flush(); err != nil { // the padding of the entry before
 		return err
 	}

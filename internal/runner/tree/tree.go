@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,8 +55,8 @@ func (n *node) path() string {
 		names = append(names, n.name)
 	}
 	var b strings.Builder
-	for i := len(names) - 1; i >= 0; i-- {
-		b.WriteString(names[i])
+	for i, name := range slices.Backward(names) {
+		b.WriteString(name)
 		if i > 0 {
 			b.WriteByte('/')
 		}

@@ -265,7 +265,7 @@ func TestChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer unix.Close(fd)
+		t.Cleanup(func() { unix.Close(fd) })
 		if err := errors.Join(p.dir(fd, top, 0), row.change(dir)); err != nil {
 			t.Fatal(err)
 		}

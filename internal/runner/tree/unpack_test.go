@@ -13,8 +13,8 @@ import (
 )
 
 // archive makes a tar stream of headers. A file has its name as its content.
-func archive(t testing.TB, headers ...*tar.Header) []byte {
-	t.Helper()
+func archive(tb testing.TB, headers ...*tar.Header) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range headers {
@@ -23,16 +23,16 @@ func archive(t testing.TB, headers ...*tar.Header) []byte {
 		}
 		h.Format = tar.FormatPAX
 		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if h.Typeflag == tar.TypeReg {
 			if _, err := w.Write([]byte(h.Name)); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }

@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -54,42 +53,6 @@ func Clone(args []string, out io.Writer) error {
 		return err
 	}
 	report, err := Copy(a.From, a.To, DefaultLimits)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(report.Append(nil))
-	return err
-}
-
-// Save packs a workspace.
-func Save(args []string, out io.Writer) error {
-	var a wire.SaveArgs
-	if err := wire.ParseArgs(args, &a); err != nil {
-		return err
-	}
-	if err := lock(a.Lock); err != nil {
-		return err
-	}
-	chunks := wire.Chunks{W: out}
-	buffered := bufio.NewWriterSize(chunks, 256<<10)
-	report, err := Pack(buffered, a.Dir, DefaultLimits)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err != nil {
-		return err
-	}
-	return chunks.End(&report)
-}
-
-// Fill fills a workspace.
-func Fill(args []string, in io.Reader, out io.Writer) error {
-	var a wire.UnpackArgs
-	if err := wire.ParseArgs(args, &a); err != nil {
-		return err
-	}
-	owners := Owners{From: User{a.OldUID, a.OldGID}, To: User{a.UID, a.GID}, Only: a.Others != wire.OthersKept}
-	report, err := Unpack(bufio.NewReaderSize(in, 256<<10), a.Dir, owners, DefaultLimits)
 	if err != nil {
 		return err
 	}
