@@ -91,6 +91,10 @@ type Command struct {
 	// Watch lists file systems to check if the command fails; see Status.NoRoom. The runner
 	// of an earlier version ignores it.
 	Watch []string
+
+	// ID and Title name the command in the session's checkpoints. Title must hold no secret. An
+	// empty ID names nothing.
+	ID, Title string
 }
 
 // Status says how a command that ran has ended.

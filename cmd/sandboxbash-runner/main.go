@@ -20,6 +20,9 @@
 //	runner lease DO TIME      changes when the session ends because it is idle
 //	runner survey TIME DIR…   reports the size of directories, and whether they have changed
 //	runner clone              copies a workspace into another
+//	runner checkpoint         keeps former states of the workspace, and brings them back
+//	runner snap, mend         a checkpoint after a command; the end of an undo that was interrupted
+//	runner materialize …      writes a checkpoint into an empty directory
 //	runner accounts, clear    copy the image's /etc with the session's user; empty a directory
 //
 // init, serve, pty, attend, net, trust, push, pull, manifest, pick and update run as uid 0, with
@@ -112,6 +115,8 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = user.Survey(args, os.Stdout)
 	case wire.VerbLease:
 		err = jobs.Dir(wire.JobsDir).NoteLease(args)
+	case wire.VerbCheckpoint, wire.VerbSnap, wire.VerbMend, wire.VerbMaterialize:
+		err = keepStates(verb, args)
 	case wire.VerbTerms:
 		err = user.Terms(os.Stdin, os.Stdout)
 	default:
@@ -121,6 +126,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|clone|home|lease|manifest|net|pick|posture|push|pull|reach|survey|terms|trust|update")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|checkpoint|clear|clone|home|lease|manifest|materialize|mend|net|pick|posture|push|pull|reach|snap|survey|terms|trust|update")
 	return wire.ExitUsage
 }

@@ -74,6 +74,9 @@ var mayImport = map[string][]string{
 	// Trees to and from sessions: the standard library only.
 	"internal/transfer": {},
 
+	// Former states of a workspace: a part of the runner, and the patterns that the host checks.
+	"internal/checkpoint": {"internal/wire"},
+
 	// Texts compared and merged, and what this machine's git is asked.
 	"internal/merge":   {},
 	"internal/hostgit": {},
@@ -120,7 +123,7 @@ var mayImport = map[string][]string{
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.
 	"cmd/sandboxbash":        {"internal/cli"},
-	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tree", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
+	"cmd/sandboxbash-runner": {"internal/checkpoint", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tree", "internal/runner/tty", "internal/runner/user", "internal/transfer", "internal/wire"},
 	"images/packrunner":      {},
 
 	// Parts of the runner.

@@ -44,6 +44,11 @@ const (
 	VerbLease    Verb = "lease"    // LeaseArgs; changes when the session ends because it is idle
 	VerbClone    Verb = "clone"    // CloneArgs; copies a workspace into another, answers with a Tree
 	VerbTerms    Verb = "terms"    // reads Terms, answers with those that the image describes
+
+	VerbCheckpoint  Verb = "checkpoint"  // reads a CheckpointAsk, answers with a CheckpointAnswer
+	VerbSnap        Verb = "snap"        // PID 1's: makes a checkpoint of what commands have changed, while none runs
+	VerbMend        Verb = "mend"        // finishes or rolls back an undo that was interrupted
+	VerbMaterialize Verb = "materialize" // MaterializeArgs; writes a checkpoint into an empty directory
 )
 
 // TrustDir is where a session has the certificate that its programs trust besides the image's,
