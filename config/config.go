@@ -28,6 +28,8 @@ type Config struct {
 	Session   Session
 	Keep      Keep
 
+	Checkpoint Checkpoint
+
 	Shell   string
 	Timeout time.Duration // positive
 	Grace   time.Duration // positive
@@ -95,6 +97,16 @@ type Keep struct {
 	For   time.Duration
 	Count int
 	Disk  int64 // bytes
+}
+
+// Checkpoint says which former states of workspaces are kept.
+type Checkpoint struct {
+	Automatic bool
+	Disk      int64 // bytes
+	MaxFile   int64 // bytes
+	Exclude   []string
+	Gitignore bool
+	Bind      bool
 }
 
 // Run holds per-call settings of run and session exec.

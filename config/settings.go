@@ -175,6 +175,12 @@ func sessionSettings(c *Config) []Setting {
 		{Key: "keep.for", to: &c.Keep.For, Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
 		{Key: "keep.count", to: &c.Keep.Count, Kind: Count, Default: "10", Usage: "number of such workspaces to keep on an engine, newest first (0: none)"},
 		{Key: "keep.disk", to: &c.Keep.Disk, Kind: Size, Default: "10g", Usage: "disk space that such workspaces may take together (0: none are kept)"},
+		{Key: "checkpoint.automatic", to: &c.Checkpoint.Automatic, Flag: "checkpoints", Kind: Switch, Default: "false", Usage: "keep the workspace's state after each command that changes it, for undo; not in profile dev, nor of a bind without checkpoint.bind"},
+		{Key: "checkpoint.disk", to: &c.Checkpoint.Disk, Kind: Size, Default: "1g", Usage: "disk space that the checkpoints of a session may take; the oldest go first"},
+		{Key: "checkpoint.max-file", to: &c.Checkpoint.MaxFile, Kind: Size, Default: "100m", Usage: "largest file whose content checkpoints keep"},
+		{Key: "checkpoint.exclude", to: &c.Checkpoint.Exclude, Kind: List, Usage: "patterns of files that checkpoints leave out, as in .gitignore"},
+		{Key: "checkpoint.gitignore", to: &c.Checkpoint.Gitignore, Kind: Switch, Default: "false", Usage: "have checkpoints leave out what the workspace's files .gitignore name"},
+		{Key: "checkpoint.bind", to: &c.Checkpoint.Bind, Kind: Switch, Default: "false", Usage: "allow checkpoints of a bind workspace, whose undo changes your own files"},
 	}
 }
 

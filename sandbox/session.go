@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -302,7 +303,20 @@ func (s *Session) command(c Command) exec.Command {
 		Shell: shell, Script: c.Script, Args: c.Args, Env: overlay(slices.Concat(l.environment(), l.Env, s.placeholders), c.Env), Dir: dir,
 		UID: l.User.UID, GID: l.User.GID, Stdin: c.Stdin,
 		Exclusive: c.Exclusive, Timeout: c.Timeout, Grace: s.engine.opts.Grace, Watch: l.watch(),
+		ID: c.id, Title: s.title(c),
 	}
+}
+
+// maxTitle bounds what a checkpoint says of a command, in bytes.
+const maxTitle = 120
+
+// title is what checkpoints say of a command; "" in a session that has none.
+func (s *Session) title(c Command) string {
+	if !s.info.labels.Checkpoints {
+		return ""
+	}
+	text, _ := newObservation(EventCommand, s.ID(), c, s.engine.opts.Secrets).Command(maxTitle)
+	return strings.ToValidUTF8(text, "")
 }
 
 // sink makes the writers that a command's output goes through.

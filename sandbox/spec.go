@@ -188,6 +188,9 @@ type Spec struct {
 	HomeInside bool
 	// Mounts are directories that the session sees besides its workspace.
 	Mounts []Mount
+	// Checkpoints has the first checkpoint of the workspace made before the first command; see Session.Undo. nil: none are
+	// made until Session.Checkpoint is called.
+	Checkpoints *CheckpointRules
 	// Lease is how long the session lives while it is idle. It must
 	// be at least a second; 0 is DefaultLease. With Forever it does not end by itself.
 	Lease time.Duration
@@ -279,6 +282,11 @@ func (s Spec) Normalize() (Spec, error) {
 	}
 	if s.HomeInside && s.Limits.Home != 0 {
 		return s, errors.New("a home in the workspace has no size of its own: leave the size out")
+	}
+	if s.Checkpoints != nil {
+		if err := s.Checkpoints.possible(s.Profile, s.Workspace); err != nil {
+			return s, err
+		}
 	}
 	return s, s.normalizeMounts()
 }
@@ -404,6 +412,8 @@ type labelSpec struct {
 	HomeInside bool `json:"homeInside,omitempty"`
 	// Runtime is not known of a session of an earlier version.
 	Runtime string `json:"runtime,omitempty"`
+	// Checkpoints says that the session was started with Spec.Checkpoints.
+	Checkpoints bool `json:"checkpoints,omitempty"`
 }
 
 // rules are what a session's label says of its network.

@@ -110,6 +110,11 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 			return nil, errors.Join(err, s.Stop(ctx))
 		}
 	}
+	if spec.Checkpoints != nil {
+		if err := s.startCheckpoints(ctx, *spec.Checkpoints); err != nil {
+			return nil, errors.Join(err, s.Stop(ctx))
+		}
+	}
 	s.spare = false
 	return s, nil
 }

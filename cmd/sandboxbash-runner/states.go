@@ -90,7 +90,7 @@ type states struct {
 	soon *time.Timer // guarded by mu; a message to PID 1 that waits for a quiet moment
 }
 
-// snapDelay is how long after the end of a command PID 1 is told. Commands that follow one another share a message.
+// snapDelay is how long after the end of a command PID 1 gets a message. Commands that follow one another share a message.
 const snapDelay = 20 * time.Millisecond
 
 // took notes that a command runs in slots, until over is called.

@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 	"internal/telemetry": {},
 
 	// Each composes what stands below it.
-	"sandbox":        {"engine", "exec", "internal/hostgit", "internal/merge", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "internal/webforward", "network", "network/authority", "network/gateway", "network/inject", "policy", "sink"},
+	"sandbox":        {"engine", "exec", "internal/checkpoint", "internal/hostgit", "internal/merge", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "internal/webforward", "network", "network/authority", "network/gateway", "network/inject", "policy", "sink"},
 	"tool":           {"engine", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink"},
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "network", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types

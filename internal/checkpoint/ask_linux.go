@@ -376,7 +376,7 @@ func (s Session) Snap() error {
 			return nil
 		}
 		st, err := open(s.Store, unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) { // whoever has it looks at the same
+		if errors.Is(err, unix.EWOULDBLOCK) { // the process that has it looks at the same
 			return nil
 		}
 		if err != nil {

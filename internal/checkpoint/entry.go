@@ -1,5 +1,5 @@
 // Package checkpoint keeps former states of a session's workspace, and brings them back. It is part of
-// the runner: it works beside hostile code, as uid 0, on files that belong to the session's user.
+// the runner: it works next to hostile code, as uid 0, on files that belong to the session's user.
 //
 // # The store
 //
@@ -56,20 +56,20 @@ const (
 	other kind = 'o' // a socket, a FIFO or a device
 )
 
-// left says why something of an entry is not kept.
-type left byte
+// gap says why something of an entry is not kept.
+type gap byte
 
 const (
-	leftNone    left = 0
-	leftUnread  left = 'r' // its owner may not read it
-	leftLarge   left = 'z' // it is larger than settings.MaxFile
-	leftKind    left = 'k' // a socket, a FIFO or a device
-	leftRule    left = 'x' // a rule leaves it out
-	leftMount   left = 'm' // something else is mounted there
-	leftForeign left = 'u' // it belongs to another user
+	leftNone    gap = 0
+	leftUnread  gap = 'r' // its owner may not read it
+	leftLarge   gap = 'z' // it is larger than settings.MaxFile
+	leftKind    gap = 'k' // a socket, a FIFO or a device
+	leftRule    gap = 'x' // a rule leaves it out
+	leftMount   gap = 'm' // something else is mounted there
+	leftForeign gap = 'u' // it belongs to another user
 )
 
-var leftWords = map[left]string{
+var leftWords = map[gap]string{
 	leftUnread:  "the session's user may not read it",
 	leftLarge:   "larger than checkpoint.max-file",
 	leftKind:    "a socket, a FIFO or a device",
@@ -79,7 +79,7 @@ var leftWords = map[left]string{
 }
 
 // covered reports whether all of an entry with this reason is kept.
-func (l left) covered() bool { return l == leftNone }
+func (l gap) covered() bool { return l == leftNone }
 
 const sumSize = 32
 
@@ -90,7 +90,7 @@ type sum [sumSize]byte
 type entry struct {
 	name   string // relative, with slashes; "" is the directory itself
 	kind   kind
-	left   left
+	left   gap
 	mode   uint32 // of chmod(2)
 	size   int64  // of a file
 	mtime  int64  // nanoseconds
@@ -230,7 +230,7 @@ func (f *fields) string() string { return string(f.bytes(f.uint())) }
 
 func (f *fields) entry(stamped bool) (e entry) {
 	e.name = f.string()
-	e.kind, e.left = kind(f.byte()), left(f.byte())
+	e.kind, e.left = kind(f.byte()), gap(f.byte())
 	e.mode = uint32(f.uint())
 	e.mtime = f.int()
 	switch e.kind {
@@ -366,7 +366,7 @@ func (f *fields) change() (c change) {
 	return c
 }
 
-// wired is the entry as the host is told of it.
+// wired is the entry as an answer has it.
 func (e *entry) wired() wire.CheckpointEntry {
 	w := wire.CheckpointEntry{Mode: uint64(e.mode), Target: e.target}
 	if e.kind == none {

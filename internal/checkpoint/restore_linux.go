@@ -40,7 +40,7 @@ type plan struct {
 	changes  []change // from what is there to what is to be
 	dirs     []entry  // those on the way to the changes, as they are and stay
 
-	left []wire.CheckpointLeft // what is not done, and why
+	left []wire.CheckpointGap // what is not done, and why
 }
 
 const journalVersion = "sandboxbash-undo-1"
@@ -136,7 +136,7 @@ func readPlan(b []byte) (p *plan, phase byte, err error) {
 
 // leave notes that something is not done.
 func (p *plan) leave(name, format string, args ...any) {
-	p.left = append(p.left, wire.CheckpointLeft{Path: name, Why: fmt.Sprintf(format, args...)})
+	p.left = append(p.left, wire.CheckpointGap{Path: name, Why: fmt.Sprintf(format, args...)})
 }
 
 // only keeps the changes at or below some paths, and the directories that these need.
@@ -188,7 +188,7 @@ func (p *plan) covered() {
 	})
 }
 
-// fresh reports whether a file has to be made anew.
+// fresh reports whether a file has to be replaced by a new one.
 func (c *change) fresh() bool {
 	return c.now.kind == file && (c.was.kind != file || !c.was.sameContent(&c.now) || c.was.leader != c.now.leader) ||
 		c.now.kind == link

@@ -72,7 +72,7 @@ type taking struct {
 	read        int // contents
 	entries     uint64
 	made        wire.Checkpoint // its counts
-	uncovered   []wire.CheckpointLeft
+	uncovered   []wire.CheckpointGap
 	uncoveredN  uint64
 }
 
@@ -342,7 +342,7 @@ func (t *taking) note(e *entry) {
 	}
 	t.uncoveredN++
 	if len(t.uncovered) < maxNamed {
-		t.uncovered = append(t.uncovered, wire.CheckpointLeft{Path: e.name, Why: leftWords[e.left]})
+		t.uncovered = append(t.uncovered, wire.CheckpointGap{Path: e.name, Why: leftWords[e.left]})
 	}
 }
 

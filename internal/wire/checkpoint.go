@@ -61,8 +61,8 @@ type Checkpoint struct {
 	Uncertain                []string
 }
 
-// CheckpointLeft is a path that checkpoints do not cover, or that was not restored.
-type CheckpointLeft struct{ Path, Why string }
+// CheckpointGap is a path that checkpoints do not cover, or that was not restored.
+type CheckpointGap struct{ Path, Why string }
 
 // CheckpointHolder is a process that has something of the directory open.
 type CheckpointHolder struct {
@@ -86,7 +86,7 @@ type CheckpointState struct {
 	Rest     time.Time    // no automatic one before this
 	Entries  uint64       // files, directories and links
 
-	Uncovered      []CheckpointLeft // the first ones
+	Uncovered      []CheckpointGap // the first ones
 	UncoveredCount uint64
 }
 
@@ -123,7 +123,7 @@ type CheckpointAnswer struct {
 	From    uint64 // with undo, redo, restore: the checkpoint before
 	To      uint64
 	Changes []CheckpointChange
-	Left    []CheckpointLeft
+	Left    []CheckpointGap
 	Holders []CheckpointHolder
 	Pending []CheckpointCommand // since the last checkpoint
 }
@@ -227,7 +227,7 @@ func (m *Checkpoint) fields(c *codec) {
 	c.strings(&m.Uncertain)
 }
 
-func (m *CheckpointLeft) fields(c *codec) {
+func (m *CheckpointGap) fields(c *codec) {
 	c.string(&m.Path)
 	c.string(&m.Why)
 }

@@ -172,6 +172,17 @@ func (c *Configuration) JournalDir() string {
 // Spec is the session that the configuration describes.
 func (c *Configuration) Spec() (sandbox.Spec, error) { return c.spec(nil, nil) }
 
+// Checkpoints are the rules for the checkpoints of a session; nil if none are wanted, or if its kind can have none and they were not
+// asked for by a flag.
+func (c *Configuration) Checkpoints(s sandbox.Spec, asked bool) *sandbox.CheckpointRules {
+	k := c.Checkpoint
+	bind := s.Workspace.Kind == sandbox.WorkspaceBind
+	if !k.Automatic || !asked && (s.Profile == sandbox.Dev || bind && (!k.Bind || s.Workspace.ReadOnly)) {
+		return nil
+	}
+	return &sandbox.CheckpointRules{Automatic: true, Disk: k.Disk, MaxFile: k.MaxFile, Exclude: k.Exclude, Gitignore: k.Gitignore, Bind: k.Bind}
+}
+
 // ServedSpec is Spec for a session that this process holds as long as it lives, with the network
 // rules: their connections leave through the process.
 func (c *Configuration) ServedSpec() (sandbox.Spec, error) {

@@ -24,8 +24,11 @@ added, M modified, D deleted, T changed type. (both) marks files that were chang
 too. What was changed only here is not shown. Commits in .git are summed up.
 
 DIR is the directory to compare with, by default the one that was copied. If it never had
-anything in common with the session, all differences are shown.`,
-		Example:           "  sandboxbash session diff -u\n  sandboxbash session diff web\n  sandboxbash session diff --exit-code web ./expected",
+anything in common with the session, all differences are shown.
+
+--checkpoint shows what has changed in the workspace since a checkpoint instead, or from
+one checkpoint to another: see ` + "`sandboxbash session checkpoints`" + `.`,
+		Example:           "  sandboxbash session diff -u\n  sandboxbash session diff web\n  sandboxbash session diff --exit-code web ./expected\n  sandboxbash session diff -u --checkpoint 3\n  sandboxbash session diff --checkpoint 3..5",
 		ValidArgsFunction: a.connection.CompleteSession,
 	}
 	flags.Add(cmd, "session.id", "json", "diff.exit-code")
@@ -33,6 +36,7 @@ anything in common with the session, all differences are shown.`,
 	cmd.Flags().BoolVarP(&d.patch, "patch", "u", false, "show the changed lines, as a unified diff")
 	cmd.Flags().BoolVar(&d.stat, "stat", false, "show how many lines were changed")
 	cmd.Flags().BoolVar(&d.names, "name-only", false, "show the names alone")
+	cmd.Flags().StringVar(&d.between, "checkpoint", "", "show what has changed since a checkpoint, a number or a name, or between two: `A[..B]`")
 	flags.OneOf(cmd, "patch", "stat", "name-only", "json")
 	cmd.RunE = a.connection.AsksOf("sandboxbash session diff -- DIR", d.run)
 	return cmd
@@ -42,7 +46,8 @@ anything in common with the session, all differences are shown.`,
 type differ struct {
 	*files
 
-	patch, stat, names bool // flags
+	patch, stat, names bool   // flags
+	between            string // a flag
 }
 
 // copiedFrom returns the directory that a command is about, of this machine.
@@ -60,6 +65,9 @@ func copiedFrom(s *sandbox.Session, dir, verb string) (string, error) {
 }
 
 func (d *differ) run(ctx context.Context, sessions *sandbox.Engine, ref string, words []string) error {
+	if d.between != "" {
+		return d.checkpoints(ctx, sessions, ref, words)
+	}
 	if len(words) > 1 {
 		return exit.Misuse("see `sandboxbash session diff --help`", "session diff takes a session and a directory, and was given more words: %q", words)
 	}
@@ -167,7 +175,10 @@ func (d *differ) summary(r sandbox.Repository) error {
 }
 
 // contents shows the changed lines, or counts them.
-func (d *differ) contents(ctx context.Context, changes *sandbox.Changes) error {
+func (d *differ) contents(ctx context.Context, changes interface {
+	Patch(ctx context.Context, take func(sandbox.FileDiff) error) error
+},
+) error {
 	paint := d.painter()
 	total := [3]int{}
 	err := changes.Patch(ctx, func(f sandbox.FileDiff) error {

@@ -40,7 +40,8 @@ func Command(p *core.Parts) *cobra.Command {
   sandboxbash session ls
   sandboxbash session stop web`,
 		start.command(), start.forkCommand(), a.listCommand(), a.showCommand(), auditcmd.SessionLogs(p), in.execCommand(), ptycmd.SessionAttach(p), a.psCommand(), a.portsCommand(), a.forwardCommand(),
-		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
+		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(),
+		f.undoCommand(), f.redoCommand(), f.checkpointCommand(), f.checkpointsCommand(), f.restoreCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p), newLendCommand(p))
 	c.Long = `A session is one container. It runs until it is stopped, or until it has been idle for
 --idle (0: never; session keep does the same later). After that its workspace is kept for a day (keep.for), unless it is a bind or has
