@@ -170,7 +170,7 @@ var (
 
 // runnerImports are what the program inside the container is made of, besides
 // the standard library.
-var runnerImports = []string{module + "/internal/wire", module + "/internal/mux", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
+var runnerImports = []string{module + "/internal/wire", module + "/internal/checkpoint", module + "/internal/mux", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
 
 // pkg is a package as `go list` tells of it.
 type pkg struct {
