@@ -92,6 +92,11 @@ var mayImport = map[string][]string{
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "network", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
+	// Sessions for those who watch: what the journals say, in a terminal and in a browser.
+	"internal/watch":     {"internal/journal", "internal/screen", "sink"},
+	"internal/watch/tui": {"internal/watch"},
+	"internal/web":       {"internal/watch"},
+
 	// The command line's parts.
 	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/hookcmd", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/shellcmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},

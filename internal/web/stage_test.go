@@ -191,3 +191,7 @@ func (s *stage) begin(session, id, text string) {
 func (s *stage) end(session, id string, code int) {
 	s.w.Put(session, journal.Record{Kind: journal.End, ID: id, Reason: "exited", Code: &code}, nil)
 }
+
+func (s *stage) out(session, id, text string) {
+	s.w.Output(session, id, journal.Stdout, []byte(text))
+}
