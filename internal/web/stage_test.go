@@ -42,7 +42,8 @@ func newStage(t testing.TB, change func(*Options)) *stage {
 	t.Cleanup(s.w.Close)
 	s.hub = watch.New(watch.Options{Dir: journal.Open(dir), Known: func(context.Context) ([]watch.Known, error) {
 		return []watch.Known{
-			{Session: journal.Session{ID: webID, Name: "web", Created: began}, State: "running"}, {Session: journal.Session{ID: apiID, Name: "api", Created: began}, State: "running"},
+			{Session: journal.Session{ID: webID, Name: "web", Created: began}, State: "running"},
+			{Session: journal.Session{ID: apiID, Name: "api", Created: began}, State: "running"},
 			{Session: journal.Session{ID: "0199c2a4-0000-7000-8000-000000000003", Name: "docs", Created: began.Add(time.Second)}, State: "paused"},
 		}, nil
 	}})

@@ -359,8 +359,15 @@ func (m *model) lastLine(a area) {
 
 func (m *model) helpText(a area) {
 	rows := [][2]string{
-		{"↑ ↓ j k", "choose a session; scroll; choose a terminal"}, {"Enter →", "open the session"}, {"Esc ←", "back to the list"}, {"[ ]", "previous and next session"},
-		{"1 … 5, Tab", "output, terminals, jobs, network, changes"}, {"f End", "follow the newest output"}, {"/", "filter the sessions"}, {"r", "ask the engine again"}, {"q Ctrl-C", "quit; sessions go on"},
+		{"↑ ↓ j k", "choose a session; scroll; choose a terminal"},
+		{"Enter →", "open the session"},
+		{"Esc ←", "back to the list"},
+		{"[ ]", "previous and next session"},
+		{"1 … 5, Tab", "output, terminals, jobs, network, changes"},
+		{"f End", "follow the newest output"},
+		{"/", "filter the sessions"},
+		{"r", "ask the engine again"},
+		{"q Ctrl-C", "quit; sessions go on"},
 	}
 	if m.o.Control != nil {
 		rows = append(rows, [2]string{"a", "attach: open a shell, or a terminal in that view"}, [2]string{"s", "stop the session"}, [2]string{"n", "allow a host"}, [2]string{"p", "apply the changes"})
