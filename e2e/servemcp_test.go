@@ -28,7 +28,7 @@ func connectMCP(t *testing.T, transport mcp.Transport) *mcpClient {
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { c.progress <- r.Params.Message },
 	})
 	var err error
-	if c.ClientSession, err = client.Connect(t.Context(), transport, nil); err != nil {
+	if c.ClientSession, err = client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}); err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	return c

@@ -38,7 +38,7 @@ func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
 	draft := maps.Clone(keepLabels(spec))
 	draft[labelLease] = spec.Lease.String()
 	draft[labelShape] = labelSpec{
-		Name: spec.Name, Directory: spec.Directory, By: userKey(),
+		Name: spec.Name, Directory: spec.Directory, By: userKey(), Server: spec.Server,
 		Image: spec.Image, Profile: spec.Profile, User: *spec.User, Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace,
 		HomeInside: spec.HomeInside,
 	}.encode()
@@ -59,7 +59,7 @@ func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
 // labelsOf returns the content of a session's label labelShape.
 func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 	return labelSpec{
-		Name: spec.Name, Directory: spec.Directory, By: userKey(),
+		Name: spec.Name, Directory: spec.Directory, By: userKey(), Server: spec.Server,
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
 		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape, Rules: spec.rules(), Env: spec.Env, Mounts: spec.Mounts, UserName: spec.UserName, HomeInside: spec.HomeInside,

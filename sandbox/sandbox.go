@@ -208,6 +208,7 @@ type Info struct {
 	Env       []string      `json:"env,omitempty"`       // names of the variables that all its commands have: see Spec.Env
 	Mounts    []Mount       `json:"mounts,omitempty"`    // besides the workspace
 	Directory string        `json:"directory,omitempty"` // as Spec.Directory
+	Server    string        `json:"server,omitempty"`    // as Spec.Server
 	Lease     time.Duration `json:"-"`
 	LeaseText string        `json:"lease"`
 	Created   time.Time     `json:"created"`
@@ -243,7 +244,7 @@ func describeLabels(id string, labels map[string]string) (Info, error) {
 	}
 	info.readKeep(labels)
 	l := info.labels
-	info.Name, info.Directory = cmp.Or(l.Name, MadeUpName(id)), l.Directory
+	info.Name, info.Directory, info.Server = cmp.Or(l.Name, MadeUpName(id)), l.Directory, l.Server
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
 	info.Network, info.Rules, info.Workspace, info.LeaseText = l.Network, l.Rules, l.Workspace, leaseText(info.Lease)
 	info.Env, info.Mounts, info.UserName, info.Home = l.envNames(), l.Mounts, l.userName(), l.home()

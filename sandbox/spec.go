@@ -146,6 +146,9 @@ type Spec struct {
 	// Directory is the directory of this machine that the session was started in, absolute. It
 	// decides nothing here; empty: not said.
 	Directory string
+	// Server marks the sessions that servers with the same options start for anyone who knows their ids, at most 64
+	// bytes; empty: it is not one of those.
+	Server    string
 	Image     string // a reference, an image ID or "host"; empty: the default image
 	Profile   Profile
 	Workspace Workspace
@@ -387,7 +390,8 @@ type labelSpec struct {
 	Name      string    `json:"name,omitempty"` // as given
 	Directory string    `json:"directory,omitempty"`
 	By        string    `json:"by,omitempty"` // the user who started it, as userKey
-	Image     string    `json:"image"`        // as asked for
+	Server    string    `json:"server,omitempty"`
+	Image     string    `json:"image"` // as asked for
 	ImageID   string    `json:"imageID"`
 	Profile   Profile   `json:"profile"`
 	User      User      `json:"user"`

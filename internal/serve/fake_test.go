@@ -52,7 +52,7 @@ func (h *fakeHost) Start(ctx context.Context, r SessionRequest) (*Session, error
 	s := &fakeSession{id: id, r: r, jobs: make(chan []tool.Delivery), files: map[string]string{}, background: map[string]chan struct{}{}, dead: make(chan struct{})}
 	h.started = append(h.started, s)
 	return &Session{
-		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s, Proposals: s,
+		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Texts: fakeTexts{s}, Changes: fakeChanges{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s, Proposals: s,
 	}, nil
 }
 
@@ -243,6 +243,9 @@ func (s *fakeSession) run(ctx context.Context, command string, on agent.Events) 
 		for i := range 200 {
 			on.Update(tool.Update{Text: fmt.Sprintf("line %d\n", i)})
 		}
+	}
+	if word == "reach" || word == "denied" {
+		rest = s.asks(ctx, word, rest, on)
 	}
 	switch word {
 	case "sleep", "spam":

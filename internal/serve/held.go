@@ -15,6 +15,7 @@ import (
 type held struct {
 	host Host
 	kept func(sandbox.Info) // called with each session that has ended and whose workspace is kept
+	last func(sandbox.Info) // called with each session that was started here and outlives its client
 	life context.Context    //nolint:containedctx // the client's life, which is that of its sessions
 	tell func(context.Context, *Session)
 	busy sync.WaitGroup // starts and watches
@@ -24,14 +25,17 @@ type held struct {
 	all    map[string]*holding // guarded by mu; by their ids
 	first  *starting           // guarded by mu; the session for requests that name none; nil: none yet
 	begun  int                 // guarded by mu; the number of sessions, with those that are being started
+	lost   bool                // guarded by mu; the first session has gone by itself
+	heir   *Session            // guarded by mu; the session in the place of one that has gone, until it is told
 }
 
 // holding is a session.
 type holding struct {
 	*Session
-	own bool               // started here
-	end context.CancelFunc // ends its watch
-	off chan struct{}      // closed when its watch has ended
+	own     bool               // started here
+	lasting bool               // it outlives the client
+	end     context.CancelFunc // ends its watch
+	off     chan struct{}      // closed when its watch has ended
 }
 
 // starting is the first session, which may not be there yet.
@@ -44,11 +48,14 @@ type starting struct {
 // newHeld holds sessions for a client that lives as long as ctx. It calls tell for each
 // session, which reports what happens in it until its context ends.
 func newHeld(ctx context.Context, o Options, tell func(context.Context, *Session)) *held {
-	kept := o.Kept
+	kept, last := o.Kept, o.Lasts
 	if kept == nil {
 		kept = func(sandbox.Info) {}
 	}
-	return &held{host: o.Host, kept: kept, life: ctx, tell: tell, all: map[string]*holding{}}
+	if last == nil {
+		last = func(sandbox.Info) {}
+	}
+	return &held{host: o.Host, kept: kept, last: last, life: ctx, tell: tell, all: map[string]*holding{}}
 }
 
 // start starts or opens a session. The first one is for requests that name none.
@@ -66,7 +73,7 @@ func (h *held) start(ctx context.Context, r SessionRequest) (*Session, error) {
 		h.mu.Unlock()
 		return nil, err
 	}
-	if err := h.take(s, r.Attach == ""); err != nil {
+	if err := h.take(&holding{Session: s, own: r.Attach == "", lasting: r.Lasting}); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -136,9 +143,10 @@ func (h *held) admit() error {
 }
 
 // take adds a session.
-func (h *held) take(s *Session, own bool) error {
+func (h *held) take(one *holding) error {
+	s := one.Session
 	ctx, end := context.WithCancel(h.life)
-	one := &holding{Session: s, own: own, end: end, off: make(chan struct{})}
+	one.end, one.off = end, make(chan struct{})
 	h.mu.Lock()
 	before := h.all[s.ID]
 	taken := !h.closed && before == nil
@@ -147,6 +155,9 @@ func (h *held) take(s *Session, own bool) error {
 		if h.first == nil {
 			h.first = &starting{done: make(chan struct{}), s: s}
 			close(h.first.done)
+		}
+		if h.lost {
+			h.lost, h.heir = false, s
 		}
 		h.busy.Go(func() {
 			defer close(one.off)
@@ -195,11 +206,39 @@ func (h *held) watch(ctx context.Context, one *holding) {
 	}
 	one.end()
 	<-told
+	h.mu.Lock()
+	h.lost = h.lost || h.first != nil && h.first.s == one.Session
+	h.mu.Unlock()
 	if h.drop(one.ID) != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		_ = h.leave(stop, one) // the reaper removes what is left of it
 	}
+}
+
+// replaced reports, once, whether a session has taken the place of one that has gone by itself.
+func (h *held) replaced(s *Session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.heir != s {
+		return false
+	}
+	h.heir = nil
+	return true
+}
+
+// idled ends a session that no call has used for so long.
+func (h *held) idled(s *Session) {
+	one := h.drop(s.ID)
+	if one == nil {
+		return
+	}
+	one.own = true
+	one.end()
+	<-one.off
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), stopTime)
+	defer cancel()
+	_ = h.leave(ctx, one) // the reaper removes what is left of it
 }
 
 // gone reports whether a session certainly does not exist any more.
@@ -326,8 +365,17 @@ func (h *held) list() (own map[string]bool, first string) {
 	return own, first
 }
 
-// close ends the sessions that were started here, all at once, and releases the others.
-// The client's context must have ended.
+// release lets go of a session that outlives its client.
+func (h *held) release(ctx context.Context, one *holding) error {
+	info, err := one.Lifetime.Info(ctx)
+	if err == nil {
+		h.last(info)
+	}
+	return errors.Join(err, one.Lifetime.Release(ctx))
+}
+
+// close ends the sessions that were started here, all at once, and releases the others and
+// those that outlive the client. The client's context must have ended.
 func (h *held) close(ctx context.Context) []error {
 	h.mu.Lock()
 	h.closed = true
@@ -339,6 +387,10 @@ func (h *held) close(ctx context.Context) []error {
 		go func() {
 			one.end()
 			<-one.off
+			if one.lasting {
+				ends <- h.release(ctx, one)
+				return
+			}
 			ends <- h.leave(ctx, one)
 		}()
 	}

@@ -11,6 +11,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/internal/screen"
@@ -45,6 +46,9 @@ type SessionRequest struct {
 	Tools    []string             // names of the tools that the agent has
 	UI       bool                 // there is a user who can use a terminal
 	Terminal agent.ClientTerminal // where commands may run instead; nil: in the session only
+	// Lasting says that the session outlives this process, until it is idle for Options.Idle. With an Attach, the
+	// session must be one that a server with the same options has started so.
+	Lasting bool
 	// Ask asks the client's user what the session may reach that no rule allows; nil: nothing is asked.
 	Ask func(context.Context, sandbox.NetworkQuestion) sandbox.NetworkAnswer
 }
@@ -75,6 +79,8 @@ type Session struct {
 	News      News
 	Jobs      Jobs
 	Files     Files
+	Texts     Texts
+	Changes   Changes
 	Copies    Copies
 	Terminals Terminals
 	Artifacts Artifacts
@@ -237,6 +243,28 @@ type Options struct {
 	// Kept is called with each session that has ended with its client, or by itself, and
 	// whose workspace is kept. It must not block.
 	Kept func(sandbox.Info)
+
+	// The rest is for MCP.
+
+	// Session describes the sessions that clients get, for their models. Of one that is still to be started, it has
+	// what the options of the start say.
+	Session sandbox.Info
+	// Attach is the id of the session that all clients use; "": each gets one of its own.
+	Attach string
+	// Keep has the sessions of clients outlive them.
+	Keep bool
+	// Idle is how long a session may be idle that no connection ends. It must be positive.
+	Idle time.Duration
+	// KeepFor is how long the workspace of a session that has ended is kept. 0: it is not.
+	KeepFor time.Duration
+	// Offer are names of the tools to offer, as ToolNames has them; none: the usual ones.
+	Offer []string
+	// AskPolicy asks MCP clients that can be asked about commands that the policy denies.
+	AskPolicy bool
+	// AskTime is how long a user has for such a question, and for those of tools; 0: two minutes.
+	AskTime time.Duration
+	// Lasts is called with each session that outlives the server. It must not block.
+	Lasts func(sandbox.Info)
 }
 
 // host returns what contracts may know before there is a session.

@@ -3,6 +3,8 @@ package servecmd
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +21,13 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/config"
+	engines "github.com/sandboxbash/sandboxbash/engine"
+	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
+	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -42,6 +47,8 @@ type host struct {
 
 	settings tool.Settings
 	spec     sandbox.Spec
+	mark     string // of the sessions that outlive this process: see sandbox.Spec.Server
+	lasting  bool   // clients' sessions do
 	rc       string
 	urls     tool.URLs
 	scratch  string // a directory of this process, for local://
@@ -140,7 +147,11 @@ func agentURLs(c config.Agent) (tool.URLs, error) {
 func (h *host) warm(ctx context.Context) {
 	engine, _, err := h.sessions(ctx)
 	if err == nil {
-		err = engine.Warm(ctx, h.leased(h.spec, ""))
+		spec := h.leased(h.spec, "")
+		if h.lasting {
+			spec = h.outliving(h.spec, nil)
+		}
+		err = engine.Warm(ctx, spec)
 	}
 	if err != nil && ctx.Err() == nil {
 		h.notes.Add("no sessions were prepared: " + exit.Words(err))
@@ -210,6 +221,45 @@ func (h *host) leased(s sandbox.Spec, idle string) sandbox.Spec {
 		s.Lease = d
 	}
 	return s
+}
+
+// outliving is a spec for a session that outlives this process. Its connections are another process's, unless a user is
+// asked about them, who is this process's client: then it has none once the process has ended.
+func (h *host) outliving(s sandbox.Spec, ask func(context.Context, sandbox.NetworkQuestion) sandbox.NetworkAnswer) sandbox.Spec {
+	s.Lease, s.Keep, s.Server = h.cfg.Idle(), h.cfg.KeepFor(), h.mark
+	s.Detached = ask == nil
+	return s
+}
+
+// markOf is a mark that servers have in common whose sessions are alike.
+func markOf(s sandbox.Spec, contract string) string {
+	names := make([]string, 0, len(s.Secrets))
+	for _, secret := range s.Secrets {
+		names = append(names, secret.Name)
+	}
+	text, _ := json.Marshal([]any{ // it can
+		contract, s.Image, s.Profile, s.Workspace, s.User, s.UserName, s.Network, network.Texts(s.Allow), network.Texts(s.Deny), names,
+		s.Limits, s.Runtime, s.Env, s.Mounts, s.HomeInside, s.ImageEnv,
+	})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// expected describes the sessions of a spec before there is one.
+func expected(s sandbox.Spec) sandbox.Info {
+	if full, err := s.Normalize(); err == nil {
+		s = full
+	}
+	info := sandbox.Info{
+		Image: cmp.Or(s.Image, images.DefaultRef), Profile: s.Profile, Network: s.Network, Limits: s.Limits, Workspace: s.Workspace, Mounts: s.Mounts,
+	}
+	if s.User != nil {
+		info.User = *s.User
+	}
+	if len(s.Allow) > 0 {
+		info.Rules = &sandbox.NetworkRules{Allow: network.Texts(s.Allow), Deny: network.Texts(s.Deny)}
+	}
+	return info
 }
 
 // Start implements serve.Host.
@@ -303,6 +353,11 @@ func (h *host) live(ctx context.Context, box *sandbox.Session, r serve.SessionRe
 
 // box starts or opens a session.
 func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionRequest) (*sandbox.Session, error) {
+	if r.Attach != "" && r.Lasting {
+		if err := h.known(ctx, engine, r.Attach); err != nil {
+			return nil, err
+		}
+	}
 	if r.Attach != "" {
 		return engine.Open(ctx, r.Attach)
 	}
@@ -319,12 +374,35 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 	if r.Ask != nil {
 		spec.AskNetwork, spec.AskTime = r.Ask, h.cfg.NetworkRules.AskTime
 	}
-	box, err := engine.Start(ctx, h.leased(spec, r.Shape.Idle))
-	if err == nil {
-		box.Baseline(ctx)
-		h.notes.OfSession(box)
+	if spec = h.leased(spec, r.Shape.Idle); r.Lasting {
+		spec = h.outliving(spec, r.Ask)
 	}
-	return box, err
+	box, err := engine.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	box.Baseline(ctx)
+	h.notes.OfSession(box)
+	if spec.Detached && len(spec.Allow) > 0 {
+		if err := h.connection.HoldNetwork(ctx, box.ID()); err != nil {
+			return nil, errors.Join(err, box.Stop(context.WithoutCancel(ctx)))
+		}
+	}
+	return box, nil
+}
+
+// known refuses a session that no server like this one has started to outlive it: a client that names a session must not
+// get at another one of its user.
+func (h *host) known(ctx context.Context, engine *sandbox.Engine, id string) error {
+	info := sandbox.Info{}
+	err := error(nil)
+	if engines.ValidID(id) {
+		info, err = engine.Show(ctx, id)
+	}
+	if err == nil && (info.ID != id || !info.Mine() || info.Server != h.mark || info.Kept != nil) {
+		err = fmt.Errorf("session %q: %w", id, sandbox.ErrUnknownSession)
+	}
+	return err
 }
 
 // shaped is a spec with what a client wants otherwise.

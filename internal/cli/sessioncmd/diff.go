@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -213,74 +212,7 @@ func (a *files) counted(name string, added, removed int, note string) error {
 }
 
 // text is one file as a unified diff has it, safe for a terminal.
-func (d *differ) text(f sandbox.FileDiff) string {
-	var b strings.Builder
-	name := d.streams.Name(f.Path)
-	fmt.Fprintf(&b, "diff a/%s b/%s\n", name, name)
-	switch {
-	case f.Was == nil:
-		fmt.Fprintf(&b, "new file mode %s\n", modeText(f.Now))
-	case f.Now == nil:
-		fmt.Fprintf(&b, "deleted file mode %s\n", modeText(f.Was))
-	case otherMode(f):
-		b.WriteString(modeLines(f))
-	}
-	was, now := linkText(f.Was), linkText(f.Now)
-	if was != "" || now != "" {
-		fmt.Fprintf(&b, "link from %s to %s\n", d.streams.Name(was), d.streams.Name(now))
-	}
-	switch {
-	case f.Note != "":
-		fmt.Fprintf(&b, "(%s)\n", f.Note)
-	case len(f.Hunks) > 0:
-		from, to := "a/"+name, "b/"+name
-		if f.Was == nil {
-			from = "/dev/null"
-		}
-		if f.Now == nil {
-			to = "/dev/null"
-		}
-		fmt.Fprintf(&b, "--- %s\n+++ %s\n%s", from, to, d.streams.Clean(visible(f.Hunks)))
-	}
-	return b.String()
-}
-
-// visible shows the control characters of a text, but for tabs and the ends of lines: what a
-// terminal would do instead of showing them must not be hidden in a change.
-func visible(text []byte) string {
-	var b strings.Builder
-	for _, r := range string(text) {
-		if r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 {
-			fmt.Fprintf(&b, "\\x%02x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// modeText is a mode as git writes it.
-func modeText(f *sandbox.FileState) string {
-	if f.Mode&fs.ModeSymlink != 0 {
-		return "120000"
-	}
-	return fmt.Sprintf("100%03o", f.Mode.Perm())
-}
-
-// otherMode reports whether the permissions of a file that was modified differ.
-func otherMode(f sandbox.FileDiff) bool { return modeText(f.Was) != modeText(f.Now) }
-
-func modeLines(f sandbox.FileDiff) string {
-	return fmt.Sprintf("old mode %s\nnew mode %s\n", modeText(f.Was), modeText(f.Now))
-}
-
-// linkText is the target of a link, "" for anything else.
-func linkText(f *sandbox.FileState) string {
-	if f == nil {
-		return ""
-	}
-	return f.Target
-}
+func (d *differ) text(f sandbox.FileDiff) string { return f.Unified(d.streams.Name, d.streams.Clean) }
 
 // painter colours the lines of a diff, on a terminal.
 type painter struct{ on bool }
