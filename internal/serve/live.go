@@ -217,7 +217,7 @@ func (t safeText) Clean(text string) string {
 	return b.String()
 }
 
-// Name implements Changes: of a name nothing is hidden.
+// Name implements Changes: it hides nothing of a name.
 func (t safeText) Name(text string) string {
 	quoted := strconv.Quote(t.secrets.Scrub(text))
 	inner := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)

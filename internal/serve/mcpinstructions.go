@@ -11,8 +11,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// instructions are what a model is told at the start, in a few lines: where its commands run, what they can reach,
-// what lasts, and how its work gets to the user. Each is true of the sessions that it will use; what it finds out by
+// instructions say to a model at the start, in a few lines, where its commands run, what they can reach, what lasts,
+// and how its work gets to the user. Each is true of the sessions that it will use; what it finds out by
 // itself at the first command is left out.
 func (o Options) instructions(tools []mcpTool, stateless bool) string {
 	lines := []string{o.whereText()}

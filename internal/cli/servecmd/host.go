@@ -3,8 +3,6 @@ package servecmd
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,13 +19,10 @@ import (
 
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/config"
-	engines "github.com/sandboxbash/sandboxbash/engine"
-	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
-	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/sink"
@@ -231,37 +226,6 @@ func (h *host) outliving(s sandbox.Spec, ask func(context.Context, sandbox.Netwo
 	return s
 }
 
-// markOf is a mark that servers have in common whose sessions are alike.
-func markOf(s sandbox.Spec, contract string) string {
-	names := make([]string, 0, len(s.Secrets))
-	for _, secret := range s.Secrets {
-		names = append(names, secret.Name)
-	}
-	text, _ := json.Marshal([]any{ // it can
-		contract, s.Image, s.Profile, s.Workspace, s.User, s.UserName, s.Network, network.Texts(s.Allow), network.Texts(s.Deny), names,
-		s.Limits, s.Runtime, s.Env, s.Mounts, s.HomeInside, s.ImageEnv,
-	})
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
-}
-
-// expected describes the sessions of a spec before there is one.
-func expected(s sandbox.Spec) sandbox.Info {
-	if full, err := s.Normalize(); err == nil {
-		s = full
-	}
-	info := sandbox.Info{
-		Image: cmp.Or(s.Image, images.DefaultRef), Profile: s.Profile, Network: s.Network, Limits: s.Limits, Workspace: s.Workspace, Mounts: s.Mounts,
-	}
-	if s.User != nil {
-		info.User = *s.User
-	}
-	if len(s.Allow) > 0 {
-		info.Rules = &sandbox.NetworkRules{Allow: network.Texts(s.Allow), Deny: network.Texts(s.Deny)}
-	}
-	return info
-}
-
 // Start implements serve.Host.
 func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Session, error) {
 	engine, store, err := h.sessions(ctx)
@@ -394,11 +358,7 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 // known refuses a session that no server like this one has started to outlive it: a client that names a session must not
 // get at another one of its user.
 func (h *host) known(ctx context.Context, engine *sandbox.Engine, id string) error {
-	info := sandbox.Info{}
-	err := error(nil)
-	if engines.ValidID(id) {
-		info, err = engine.Show(ctx, id)
-	}
+	info, err := engine.Show(ctx, id)
 	if err == nil && (info.ID != id || !info.Mine() || info.Server != h.mark || info.Kept != nil) {
 		err = fmt.Errorf("session %q: %w", id, sandbox.ErrUnknownSession)
 	}

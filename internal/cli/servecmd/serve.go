@@ -169,7 +169,7 @@ func toolNames(list []string) (names []string) {
 // newMCP makes the server. ref is the session that there is already, "" for none.
 func (a *commands) newMCP(ctx context.Context, o serve.Options, ref string) (*serve.MCP, error) {
 	c := a.cfg.Serve
-	o.Session, o.Keep, o.Idle, o.KeepFor = expected(a.host.spec), c.Keep, a.cfg.Idle(), a.cfg.KeepFor()
+	o.Session, o.Keep, o.Idle, o.KeepFor = core.ExpectedInfo(a.host.spec), c.Keep, a.cfg.Idle(), a.cfg.KeepFor()
 	o.Offer, o.AskPolicy, o.Lasts = toolNames(c.Tools), c.AskPolicy, a.lasts
 	if ref != "" {
 		sessions, _, err := a.host.sessions(ctx)
@@ -319,7 +319,7 @@ func (a *commands) server(ctx context.Context) (serve.Options, error) {
 		return serve.Options{}, err
 	}
 	h := a.host
-	h.mark, h.lasting = markOf(spec, string(contract)), a.cfg.Serve.Keep
+	h.mark, h.lasting = core.ServerMark(spec, string(contract)), a.cfg.Serve.Keep
 	if err := h.open(settings, spec); err != nil {
 		return serve.Options{}, err
 	}
