@@ -122,6 +122,9 @@ func (s *Session) ReadLines(ctx context.Context, src string, first, count int64,
 			return nil
 		}
 		end = err == nil
+		if _, missing := errors.AsType[missingError](err); missing {
+			return badInput("path", "%s: there is no such file", inside)
+		}
 		if _, ours := errors.AsType[*InputError](err); err != nil && !ours && l.failed == nil {
 			err = s.explain("read "+inside, err)
 		}

@@ -21,7 +21,7 @@ func (o Options) instructions(tools []mcpTool, stateless bool) string {
 	if o.Contract == tool.Agent {
 		lines = append(lines, "Output that is cut is whole in artifact://N, which a command can name: `grep -n error artifact://3`.")
 		if o.Settings.Async || o.Settings.AutoBackground {
-			lines = append(lines, "Background jobs: the end of one is told with a later result; the tool job waits for them.")
+			lines = append(lines, "Background jobs: a later result says when one has ended; the tool job waits for them.")
 		}
 	}
 	return strings.Join(append(lines, o.endText(stateless)), "\n")
