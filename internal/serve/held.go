@@ -98,7 +98,7 @@ func (h *held) fork(ctx context.Context, r SessionRequest, id string, secrets []
 	leave(len(made))
 	var taken []Forked
 	for _, f := range made {
-		if takeErr := h.take(f.Session, true); takeErr != nil {
+		if takeErr := h.take(&holding{Session: f.Session, own: true, lasting: r.Lasting}); takeErr != nil {
 			err = errors.Join(err, takeErr)
 			continue
 		}
