@@ -173,6 +173,9 @@ func TestServeClients(t *testing.T) {
 	}
 	var commands []command
 	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(block[1], `"hooks"`) {
+			continue // it starts no server
+		}
 		var file map[string]map[string]command
 		if err := json.Unmarshal([]byte(block[1]), &file); err != nil {
 			t.Fatalf("%s\n%v", block[1], err)

@@ -104,7 +104,7 @@ func TestServeMCPModern(t *testing.T) {
 		t.Errorf("--session: %q", text)
 	}
 	_ = c.Close()
-	if text := sandboxbash(t, s.home, "session", "exec", id, "--", "echo still there"); text != "still there\n" {
+	if text := sandboxbash(t, s.home, "session", "exec", id, "--", "echo still there"); text != "still there" {
 		t.Errorf("the session after all of them: %q", text)
 	}
 }

@@ -227,13 +227,13 @@ func (h *held) replaced(s *Session) bool {
 	return true
 }
 
-// idled ends a session that no call has used for so long.
+// idled ends a session that no call here has used for so long. One that another process has started is released: its
+// own idle time ends it.
 func (h *held) idled(s *Session) {
 	one := h.drop(s.ID)
 	if one == nil {
 		return
 	}
-	one.own = true
 	one.end()
 	<-one.off
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), stopTime)
