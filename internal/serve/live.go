@@ -34,7 +34,7 @@ type Live struct {
 func NewSession(session *sandbox.Session, l Live) *Session {
 	s := &live{Live: l, session: session}
 	out := &Session{
-		ID: session.ID(), Caller: l.Tool, News: l.Tool, Jobs: liveJobs{s}, Files: sessionFiles{session}, Copies: session,
+		ID: session.ID(), Caller: l.Tool, News: l.Tool, Jobs: liveJobs{s}, Files: sessionFiles{session}, Copies: session, Checkpoints: session,
 		Terminals: s, Lifetime: s, Network: session, Proposals: session, Texts: liveTexts{session, safeText{l.Scrub}},
 	}
 	if w := session.Info().Workspace; w.Kind == sandbox.WorkspaceCopy {

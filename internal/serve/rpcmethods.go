@@ -63,6 +63,13 @@ func init() { // the methods refer to each other's peer
 		"network/log":    {do: heldElsewhere("network/log", with(doNetworkLog))},
 
 		"network/propose": {do: with(doNetworkPropose)},
+
+		"checkpoint/take":    {do: with(doCheckpointTake)},
+		"checkpoint/list":    {do: with(doCheckpointList)},
+		"checkpoint/undo":    {do: with(doCheckpointUndo)},
+		"checkpoint/redo":    {do: with(doCheckpointRedo)},
+		"checkpoint/restore": {do: with(doCheckpointRestore)},
+		"checkpoint/diff":    {do: with(doCheckpointDiff)},
 	}
 }
 

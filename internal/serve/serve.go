@@ -87,6 +87,8 @@ type Session struct {
 	Lifetime  Lifetime
 	Network   Network
 	Proposals Proposals
+	// Checkpoints are those of the workspace.
+	Checkpoints Checkpoints
 	// HeldNetwork has another process do a method network/*, the one that carries the session's
 	// connections; nil: there is none.
 	HeldNetwork func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
