@@ -60,11 +60,14 @@ func TestDefaults(t *testing.T) {
 		Cache:   config.Cache{UnusedFor: 30 * 24 * time.Hour},
 		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1, Reuse: 5 * time.Minute},
 		Keep:    config.Keep{For: 24 * time.Hour, Count: 10, Disk: 10 << 30},
-		Build:   config.Build{Network: "engine"},
-		Output:  config.Output{Window: 50 << 10},
-		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
-		Color:   "auto",
-		PTY:     config.PTY{KillKeys: "none", DetachKeys: "ctrl-p,ctrl-q", Size: "80x24"},
+
+		Checkpoint: config.Checkpoint{Disk: 1 << 30, MaxFile: 100 << 20},
+
+		Build:  config.Build{Network: "engine"},
+		Output: config.Output{Window: 50 << 10},
+		Policy: config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
+		Color:  "auto",
+		PTY:    config.PTY{KillKeys: "none", DetachKeys: "ctrl-p,ctrl-q", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},

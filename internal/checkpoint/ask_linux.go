@@ -226,7 +226,7 @@ func (s Session) back(st *store, ask wire.CheckpointAsk, a *wire.CheckpointAnswe
 			if len(a.Holders) == 0 {
 				return refuse(wire.CheckpointOpen, "a command is running")
 			}
-			return refuse(wire.CheckpointOpen, "%d processes have files of the workspace open", len(a.Holders))
+			return refuse(wire.CheckpointOpen, "something that runs has files of the workspace open")
 		}
 	}
 	if ask.DryRun {
