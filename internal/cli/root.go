@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/hookcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/mcpcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/networkcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
@@ -81,7 +82,7 @@ func (a *program) root() *cobra.Command {
 	root.AddCommand(
 		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
 		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), auditcmd.Command(a.Parts),
-		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts), shellcmd.Command(a.Parts), hookcmd.Command(a.Parts),
+		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts), shellcmd.Command(a.Parts), hookcmd.Command(a.Parts), mcpcmd.Command(a.Parts),
 		doctorcmd.Command(a.Parts), a.versionCommand(), configcmd.Command(a.Parts),
 	)
 	return root

@@ -240,7 +240,7 @@ func (a *shell) run(cmd *cobra.Command, name string, l line) error {
 func (a *shell) place(text script, terminal bool) func(sandbox.Info, *sandbox.Command) error {
 	return func(info sandbox.Info, command *sandbox.Command) error {
 		if text.input && terminal {
-			command.Env = append([]string{"PS1=" + info.Name + ":${PWD}$ "}, command.Env...)
+			command.Script = "PS1=" + quote(info.Name+":${PWD}$ ") + " " + command.Script
 		}
 		var err error
 		command.Dir, err = a.directory(info, text.input && terminal)
