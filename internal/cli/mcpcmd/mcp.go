@@ -209,13 +209,14 @@ func (a *installer) install(ctx context.Context, c client, s scope, workspace st
 	if err != nil {
 		return err
 	}
-	files, err := a.open(s, edits, known.of(c, s))
+	before := a.recorded(known, c, s)
+	files, err := a.open(s, edits, before)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.title, err)
 	}
 	var made []record
 	byCommand := false
-	for _, old := range known.of(c, s) { // what an install with other words has written
+	for _, old := range before { // what an install with other words has written
 		if f := files[old.File]; f != nil && !slices.ContainsFunc(edits, func(e edit) bool { return sameEdit(e, old) }) && f.state(old.edit()) == same {
 			if err := f.unset(old.edit()); err != nil {
 				return err
@@ -245,7 +246,7 @@ func (a *installer) install(ctx context.Context, c client, s scope, workspace st
 			made = append(made, recordOf(c, s, e, false))
 			continue
 		}
-		created := !f.there || slices.ContainsFunc(known.of(c, s), func(r record) bool { return r.File == f.path && r.Created })
+		created := !f.there || slices.ContainsFunc(before, func(r record) bool { return r.File == f.path && r.Created })
 		if e.keep = f.depth(e); e.keep == len(e.path) && !e.element { // it replaces one of this program's
 			e.keep = a.keptRecord(known, c, s, e).Keep
 		}
@@ -456,10 +457,7 @@ func (a *installer) uninstall(ctx context.Context, c client, s scope) error {
 	if err != nil {
 		return err
 	}
-	list := known.of(c, s)
-	if s == project { // what was installed in other directories stays
-		list = slices.DeleteFunc(list, func(r record) bool { return !below(a.base(s), r.File) })
-	}
+	list := a.recorded(known, c, s)
 	if len(list) == 0 {
 		a.tell("%s: nothing is installed (%s)", c.title, s)
 		return nil
@@ -502,6 +500,16 @@ func (a *installer) uninstall(ctx context.Context, c client, s scope) error {
 	}
 	a.tell("%s: uninstalled (%s)", c.title, s)
 	return nil
+}
+
+// recorded are the records of a client in a scope: what was installed in the directories of other projects is not
+// among them.
+func (a *installer) recorded(known *records, c client, s scope) []record {
+	list := known.of(c, s)
+	if s == project {
+		list = slices.DeleteFunc(list, func(r record) bool { return !below(a.base(s), r.File) })
+	}
+	return list
 }
 
 func below(dir, path string) bool {
