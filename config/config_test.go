@@ -75,7 +75,7 @@ func TestDefaults(t *testing.T) {
 
 		Audit: config.Audit{FileMax: 64 << 20},
 		Journal: config.Journal{
-			Enabled: true, Output: 1 << 20, SessionMax: 64 << 20, TotalMax: 1 << 30, Retention: 14 * 24 * time.Hour, Format: "html", Speed: 1, IdleLimit: 2 * time.Second,
+			Enabled: true, Output: 1 << 20, SessionMax: 64 << 20, TotalMax: 1 << 30, Retention: 14 * 24 * time.Hour, Speed: 1, IdleLimit: 2 * time.Second,
 		},
 		Log: config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{

@@ -12,18 +12,10 @@ type Journal struct {
 	TotalMax   int64         // bytes
 	Retention  time.Duration // 0: for ever
 	Last       int           // of session log: commands; 0: all
-	Format     string        // of session export
+	To         string        // of session export: a file; "" or "-": standard output
 	Speed      float64       // of session replay
 	IdleLimit  time.Duration // of session replay and session export; 0: none
 }
-
-// Formats of session export.
-const (
-	FormatAsciicast2 = "asciicast-v2"
-	FormatAsciicast3 = "asciicast-v3"
-	FormatHTML       = "html"
-	FormatMarkdown   = "markdown"
-)
 
 // journalSettings are about the journals of sessions.
 func journalSettings(c *Config) []Setting {
@@ -37,7 +29,7 @@ func journalSettings(c *Config) []Setting {
 		{Key: "journal.total-max", to: &j.TotalMax, Kind: Size, Default: "1g", Usage: "size of all journals; above it, the oldest are removed"},
 		{Key: "journal.retention", to: &j.Retention, Kind: Duration, Default: "336h", Usage: "how long to keep a journal after its last record (0s: for ever)"},
 		{Key: "journal.last", to: &j.Last, PerCall: true, Flag: "last", Short: "n", Kind: Count, Holder: "N", Default: "0", Usage: "show the last N commands only (0: all)"},
-		{Key: "journal.format", to: &j.Format, PerCall: true, Flag: "format", Kind: Choice, Choices: []string{FormatHTML, FormatMarkdown, FormatAsciicast2, FormatAsciicast3}, Default: FormatHTML, Usage: "format: html, markdown, asciicast-v2 or asciicast-v3"},
+		{Key: "journal.to", to: &j.To, PerCall: true, Flag: "output", Short: "o", Holder: "FILE", Usage: "file to write (default: standard output)"},
 		{Key: "journal.speed", to: &j.Speed, PerCall: true, Flag: "speed", Kind: Number, Holder: "FACTOR", Default: "1", Usage: "how many times as fast as it was, such as 2 or 0.5"},
 		{Key: "journal.idle-limit", to: &j.IdleLimit, PerCall: true, Flag: "idle-limit", Kind: Duration, Default: "2s", Usage: "shorten pauses that are longer (0s: never)"},
 	}

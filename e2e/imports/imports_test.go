@@ -118,10 +118,11 @@ var mayImport = map[string][]string{
 	"internal/cli/configcmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "policy", "tool"},
 	"internal/cli/ptycmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "sandbox"},
+	"internal/cli/recordcmd":   {"exec", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/journal", "sandbox", "sink"},
 	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
+	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/ptycmd", "internal/cli/recordcmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
 	"internal/cli/shellcmd":    {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "internal/wire", "sandbox"},
 	"internal/cli/stdio":       {"internal/background", "internal/cli/exit", "sink"},
 	// For tests alone: the whole program.

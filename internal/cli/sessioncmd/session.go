@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
 	"github.com/sandboxbash/sandboxbash/internal/cli/keeper"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/recordcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -43,6 +44,7 @@ func Command(p *core.Parts) *cobra.Command {
 		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(),
 		f.undoCommand(), f.redoCommand(), f.checkpointCommand(), f.checkpointsCommand(), f.restoreCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p), newLendCommand(p))
+	c.AddCommand(recordcmd.Commands(p)...)
 	c.Long = `A session is one container. It runs until it is stopped, or until it has been idle for
 --idle (0: never; session keep does the same later). After that its workspace is kept for a day (keep.for), unless it is a bind or has
 a --disk: ls lists it, diff, apply, cp and pull read it, stop removes it.
