@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"internal/web":       {"internal/watch"},
 
 	// The command line's parts.
-	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/hookcmd", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/mcpcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/shellcmd", "internal/cli/stdio", "sandbox"},
+	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/hookcmd", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/mcpcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/shellcmd", "internal/cli/stdio", "internal/cli/watchcmd", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/cachecmd":    {"engine", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
@@ -121,9 +121,10 @@ var mayImport = map[string][]string{
 	"internal/cli/recordcmd":   {"exec", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/journal", "sandbox", "sink"},
 	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/ptycmd", "internal/cli/recordcmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
+	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/cli/watchcmd", "internal/filelock", "internal/serve", "internal/web", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/ptycmd", "internal/cli/recordcmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "internal/watch", "network", "sandbox", "sink"},
 	"internal/cli/shellcmd":    {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "internal/wire", "sandbox"},
+	"internal/cli/watchcmd":    {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/ptycmd", "internal/cli/sessioncmd", "internal/cli/stdio", "internal/journal", "internal/screen", "internal/serve", "internal/watch", "internal/watch/tui", "sandbox"},
 	"internal/cli/stdio":       {"internal/background", "internal/cli/exit", "sink"},
 	// For tests alone: the whole program.
 	"internal/cli/clitest": {"engine", "engine/enginetest", "internal/cli", "internal/cli/core", "internal/cli/exit", "internal/wire", "sandbox"},

@@ -25,6 +25,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/servecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/sessioncmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/shellcmd"
+	"github.com/sandboxbash/sandboxbash/internal/cli/watchcmd"
 )
 
 const rootLong = `sandboxbash runs shell commands in hardened, long-lived containers.
@@ -81,7 +82,7 @@ func (a *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
-		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), auditcmd.Command(a.Parts),
+		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), watchcmd.Command(a.Parts), auditcmd.Command(a.Parts),
 		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts), shellcmd.Command(a.Parts), hookcmd.Command(a.Parts), mcpcmd.Command(a.Parts),
 		doctorcmd.Command(a.Parts), a.versionCommand(), configcmd.Command(a.Parts),
 	)

@@ -60,7 +60,7 @@ func Command(p *core.Parts) *cobra.Command {
 		`  sandboxbash serve mcp --workspace copy:.
   sandboxbash serve mcp --http 127.0.0.1:8808
   sandboxbash serve rpc --contract agent`,
-		a.rpcCommand(), a.mcpCommand())
+		a.rpcCommand(), a.mcpCommand(), webCommand(p))
 	c.Long = `Serve the bash tool under a contract, --contract: agent (default), plain or modes. A
 client's first call starts a session, as the flags say; the session is removed when the
 client disconnects. A changed workspace is kept for a while (keep.for), and standard

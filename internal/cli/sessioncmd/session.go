@@ -215,14 +215,20 @@ func (a *commands) stop(ctx context.Context, sessions *sandbox.Engine, refs []st
 				a.notes.Add("stopped session " + info.Name + ", the one " + why)
 			}
 		}
-		holder.EndAll(ctx, a.env, sessions, id)
-		info, err := sessions.Stop(ctx, id)
-		if err == nil {
-			holder.EndNetwork(ctx, a.env, info.ID)
-			a.env.ForgetUse(info.ID)
-		}
+		info, err := a.end(ctx, sessions, id)
 		return info.ID, err
 	})
+}
+
+// end stops a session, and what processes of this machine keep of it.
+func (a *commands) end(ctx context.Context, sessions *sandbox.Engine, id string) (sandbox.Info, error) {
+	holder.EndAll(ctx, a.env, sessions, id)
+	info, err := sessions.Stop(ctx, id)
+	if err == nil {
+		holder.EndNetwork(ctx, a.env, info.ID)
+		a.env.ForgetUse(info.ID)
+	}
+	return info, err
 }
 
 func (a *commands) reapCommand() *cobra.Command {
