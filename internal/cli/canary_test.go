@@ -108,6 +108,8 @@ var canaryRows = map[string][]string{
 	"plan":                  {"C", "'{\"command\":\"C\"}'"},
 	"serve rpc":             {"C", "--contract C"},
 	"serve mcp":             {"C", "--contract C", "--http C", "--http 127.0.0.1:0 --token-file C"},
+	"watch":                 {"C", "--control C", "--json C"},
+	"serve web":             {"C", "--http C", "--token-file C", "--control C"},
 	"shell":                 {"-c 'echo C'", "--session S -c 'echo C $CANARY; false'", "--session C -c x", "--session S --cwd / -c 'echo $0 $1' C C", "--session S --cwd / -C", "--session S C", "--C", "--session S --rcfile C -c x", "--started-as=C -c x"},
 	"hook claude":           {"C", "--session C", "--session S", "--approve --session S"},
 	"mcp install":           {"C", "--scope C zed", "--workspace copy:D/C --dry-run zed", "--workspace C zed"},

@@ -78,7 +78,7 @@ func (h *Holder) attachMethods() {
 	h.methods["pty/attach"] = h.counted(method{do: with(h.doAttach)})
 	h.methods["pty/input"] = h.counted(method{do: with(h.doInput), order: terminalOrder})
 	h.methods["pty/detach"] = h.counted(method{do: with(h.doDetach)})
-	h.methods["pty/next"] = method{do: with(doNext)} // not counted: whoever only looks does not keep the terminal
+	h.methods["pty/next"] = method{do: with(doNext)} // not counted: a client that only looks does not keep the terminal
 }
 
 func (h *Holder) doAttach(ctx context.Context, p *peer, q resizePTY) (any, error) {

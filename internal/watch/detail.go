@@ -26,7 +26,7 @@ const (
 	ItemDenied  ItemKind = "denied"  // by the policy
 	ItemJob     ItemKind = "job"     // a job has ended
 	ItemNetwork ItemKind = "network" // a connection, or an answer to a question about one
-	ItemNote    ItemKind = "note"    // anything else: of the session, a checkpoint, the journal itself
+	ItemNote    ItemKind = "note"    // anything else about the session, a checkpoint or the journal itself
 )
 
 // Item is one thing that a session did. Its texts are safe to show.
@@ -34,7 +34,7 @@ type Item struct {
 	Seq  int64     `json:"n"`
 	Time time.Time `json:"t"`
 	Kind ItemKind  `json:"k"`
-	ID   string    `json:"id,omitempty"`   // of the command that it belongs to
+	ID   string    `json:"id,omitempty"`   // the command that it belongs to
 	Mode string    `json:"mode,omitempty"` // of a command
 	Text string    `json:"text,omitempty"` // the command, its output, or words
 	Dir  string    `json:"dir,omitempty"`  // that a command runs in, if it was named
@@ -62,7 +62,7 @@ type Terminal struct {
 	Writable bool          `json:"writable,omitempty"` // a process of this machine keeps it: it can be typed into
 }
 
-// Bounds of what is kept of a session that somebody looks at.
+// Bounds of what is kept of a session that a subscriber looks at.
 const (
 	ringBytes   = 2 << 20 // of items' texts
 	ringItems   = 20_000
@@ -261,7 +261,7 @@ func (d *detail) output(i Item, r journal.Record) {
 	if r.Stream == journal.Terminal {
 		if s := d.screens[r.ID]; s != nil && s.term != nil {
 			_, _ = s.term.Write(r.Data) // never fails
-			_ = s.term.Replies()        // nobody waits for them: the program has had its answers
+			_ = s.term.Replies()        // they are not needed: the program has had its answers
 			s.t.Unseen = false
 			d.touch(s)
 		}

@@ -179,7 +179,7 @@ func (r *run) focus(ctx context.Context) {
 	}
 }
 
-// detailOf returns the detail of a session, nil if nobody looks at it.
+// detailOf returns the detail of a session, nil if no subscriber looks at it.
 func (h *Hub) detailOf(id string) *detail {
 	h.mu.Lock()
 	defer h.mu.Unlock()

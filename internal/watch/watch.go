@@ -1,8 +1,8 @@
 // Package watch follows the journals of sessions, and keeps what a person who watches sees of them: a summary of each
-// session and, of those that somebody looks at, what they do, as text that is safe to show.
+// session and, of those that a subscriber looks at, what they do, as text that is safe to show.
 //
 // A Hub reads. Any number of Subscriptions ask it what is new to them; a Hub keeps no queue for any of them. What a session
-// did last is in a ring of bounded size: a subscriber who comes too late for a part of it is told how much is gone,
+// did last is in a ring of bounded size: a subscriber who comes too late for a part of it learns that a part is gone,
 // and slows neither the Hub nor the others.
 //
 //	journals ─ Hub ─┬─ summaries of all sessions            ─┐
@@ -48,7 +48,7 @@ type Known struct {
 
 // Times and sizes.
 const (
-	// summaryPause is how long changes of sessions that nobody looks at are gathered.
+	// summaryPause is how long changes of sessions that no subscriber looks at are gathered.
 	summaryPause = 400 * time.Millisecond
 	// goneTime is how often processes that run commands are looked for.
 	goneTime = 10 * time.Second
@@ -56,10 +56,10 @@ const (
 	knownTime  = 15 * time.Second
 	knownPause = time.Second
 	// summaryBytes bounds what is read of the journals of all sessions at the start. The others show who they are; more
-	// is read when somebody looks at them.
+	// is read when a subscriber looks at them.
 	summaryBytes = 128 << 20
 	summaryTail  = 1 << 10 // the current segment, of each
-	// detailTail is how much is read of a journal when somebody looks at a session, in bytes.
+	// detailTail is how much is read of a journal when a subscriber looks at a session, in bytes.
 	detailTail = 2 << 20
 	// turn is how many records of one session are read before the next session's turn.
 	turn  = 2000
@@ -91,9 +91,9 @@ type Hub struct {
 type session struct {
 	id      string
 	summary Summary         // guarded by Hub.mu
-	version int64           // guarded by Hub.mu; of its last change
+	version int64           // guarded by Hub.mu; when summary changed last
 	fold    fold            // guarded by Hub.mu
-	detail  *detail         // guarded by Hub.mu; nil: nobody looks at it
+	detail  *detail         // guarded by Hub.mu; nil: no subscriber looks at it
 	looking int             // guarded by Hub.mu; subscriptions that look at it
 	reader  *journal.Reader // of the summary; for Run alone
 	watched bool            // for Run alone
@@ -330,7 +330,7 @@ func (r *run) follow(ctx context.Context) {
 	}
 }
 
-// take returns the journals that have changed, and reads those that somebody looks at.
+// take returns the journals that have changed, and reads those that a subscriber looks at.
 func (r *run) take() []string {
 	r.dirtyMu.Lock()
 	dirty, all := r.dirty, r.all

@@ -182,7 +182,7 @@ func TestSessionsAndWhatTheyDo(t *testing.T) {
 		t.Errorf("summary %+v", got)
 	}
 
-	s.describe(api, "api") // begins while somebody watches
+	s.describe(api, "api") // begins while there is a viewer
 	s.start(api, "c2", "true")
 	s.exit(api, "c2", 0)
 	v.until("another session", func() bool { return v.sessions[api].LastEnd == "exit 0" })
@@ -208,7 +208,7 @@ func TestOutputIsSafeAndLive(t *testing.T) {
 		{"progress takes one line", []string{"10%\r", "20%\r", "100%\ndone\n"}, "100%\ndone\n"},
 		{"progress in one part", []string{"x\n10%\r20%\r\nend"}, "x\n20%\nend"},
 		{"line ends of Windows", []string{"a\r", "\nb\r\n"}, "a\nb\n"},
-		{"bytes that are no text", []string{"a\xffb\n"}, "a\uFFFDb\n"},
+		{"bytes that are not text", []string{"a\xffb\n"}, "a\uFFFDb\n"},
 		{"a character in two parts", []string{"\xc3", "\xa9\n"}, "é\n"},
 		{"what reorders text is shown", []string{"a\u202eb\n"}, "a<U+202E>b\n"},
 	} {
@@ -378,7 +378,7 @@ func TestALateSubscriberIsTold(t *testing.T) {
 	}
 	slow.take(slow.sub.Next())
 	if !slow.gap {
-		t.Error("the slow one was not told that something is missing")
+		t.Error("the slow one has no note that something is missing")
 	}
 	if n := d.ring.bytes; n > ringBytes {
 		t.Errorf("%d bytes are kept; want at most %d", n, ringBytes)

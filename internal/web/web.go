@@ -1,6 +1,6 @@
 // Package web shows sessions in a browser: one page, which this program holds, and the events that it is made from.
 //
-// The page is for whoever knows the token, and can connect to the address. A browser sends the token as a header of
+// The page is for those who know the token and can connect to the address. A browser sends the token as a header of
 // its own, which no page of another site can do; the address has it in its fragment, which browsers keep to
 // themselves. Requests for another host name, or of another origin, are refused before the token is looked at.
 //
@@ -10,7 +10,7 @@
 //	POST /api/do          with a Controller alone: stop, allow, apply, attach, type
 //
 // The server has no queue for a client: each asks the Hub for what is new when it has taken what there was. A client that
-// takes nothing for writeTime is cut off; when it comes back it is told what it has missed.
+// takes nothing for writeTime is cut off; when it comes back it learns that it has missed something.
 package web
 
 import (
@@ -55,7 +55,7 @@ const (
 	maxHeader  = 16 << 10         // bytes
 	maxBody    = 256 << 10        // bytes
 	maxStreams = 64               // clients at once
-	// framePause is what is between two updates of a client at least: more than 30 a second nobody sees.
+	// framePause is what is between two updates of a client at least: more than 30 a second are not seen.
 	framePause = 33 * time.Millisecond
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
+	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/internal/cli/watchcmd"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 	"github.com/sandboxbash/sandboxbash/internal/web"
@@ -19,7 +20,10 @@ import (
 
 // webServer is the command serve web.
 type webServer struct {
-	p *core.Parts
+	version string // of this program
+	streams *stdio.Streams
+	cfg     *core.Configuration
+	source  func() (*watchcmd.Source, error)
 
 	address string // flags
 	control bool
@@ -27,14 +31,16 @@ type webServer struct {
 
 // webCommand is the command serve web.
 func webCommand(p *core.Parts) *cobra.Command {
-	c := &webServer{p: p}
+	c := &webServer{
+		version: p.Version, streams: p.Streams, cfg: p.Cfg, source: func() (*watchcmd.Source, error) { return watchcmd.NewSource(p) },
+	}
 	cmd := &cobra.Command{
 		Use: "web [flags]", Short: "Show sessions in a browser, as watch does in a terminal",
 		Long: `Show the sessions of this machine in a browser: what runs and ran, its output as it
 comes, terminals as they look, jobs, connections, and what was changed.
 
-Whoever has the address that is printed, with its token, and can reach it can open the
-page: on this machine alone, unless --http says otherwise. Ctrl-C ends the pages; closing
+Anyone who has the address that is printed, with its token, and can reach it can open
+the page: on this machine alone, unless --http says otherwise. Ctrl-C ends the pages; closing
 a page or this command changes nothing in any session.
 
 The page is read-only. With --control it can also open a shell in a session, stop it,
@@ -52,7 +58,7 @@ An address that other machines can reach requires --tls-cert, --tls-key and --ho
 }
 
 func (c *webServer) run(ctx context.Context) error {
-	cfg := c.p.Cfg.Serve
+	cfg := c.cfg.Serve
 	h := serve.HTTPOptions{Hosts: cfg.Hosts}
 	if cfg.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
@@ -68,7 +74,7 @@ func (c *webServer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, err := watchcmd.NewSource(c.p)
+	source, err := c.source()
 	if err != nil {
 		return err
 	}
@@ -77,7 +83,7 @@ func (c *webServer) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(exit.Misuse("give another address, as in 127.0.0.1:8810", "--http: %v", err), source.Close())
 	}
-	o := web.Options{Hub: source.Hub, Ask: source.Ask(), Token: token, Version: core.Build(c.p.Version).Version, Hosts: cfg.Hosts, TLS: h.TLS != nil, Words: exit.Words}
+	o := web.Options{Hub: source.Hub, Ask: source.Ask(), Token: token, Version: core.Build(c.version).Version, Hosts: cfg.Hosts, TLS: h.TLS != nil, Words: exit.Words}
 	if c.control {
 		o.Control = source.Control()
 	}
@@ -85,15 +91,15 @@ func (c *webServer) run(ctx context.Context) error {
 	if h.TLS != nil {
 		scheme, l = "https", tls.NewListener(l, h.TLS)
 	}
-	if _, err = fmt.Fprintf(c.p.Streams.Stdout, "%s://%s/#token=%s\n", scheme, l.Addr(), token); err != nil {
+	if _, err = fmt.Fprintf(c.streams.Stdout, "%s://%s/#token=%s\n", scheme, l.Addr(), token); err != nil {
 		return errors.Join(err, l.Close(), source.Close())
 	}
-	if !c.p.Cfg.Quiet {
+	if !c.cfg.Quiet {
 		can := "read-only"
 		if c.control {
 			can = "can stop, allow, apply and open shells"
 		}
-		fmt.Fprintf(c.p.Streams.Stderr, "sandboxbash: whoever has this address can watch (%s); Ctrl-C ends it, and sessions go on\n", can)
+		fmt.Fprintf(c.streams.Stderr, "sandboxbash: anyone with this address can watch (%s); Ctrl-C ends it, and sessions go on\n", can)
 	}
 	err = source.Run(ctx, func(ctx context.Context) error { return web.New(o).Serve(ctx, l) })
 	err = errors.Join(err, source.Close())

@@ -20,22 +20,25 @@ import (
 type actions struct {
 	*sessioncmd.Actions
 
-	p *core.Parts
+	env   *core.Environment
+	shell func(ctx context.Context, session string) (terminal string, err error)
 }
 
-func newActions(p *core.Parts) actions { return actions{sessioncmd.NewActions(p), p} }
+func newActions(p *core.Parts) actions {
+	return actions{sessioncmd.NewActions(p), p.Env, func(ctx context.Context, session string) (string, error) { return ptycmd.StartShell(ctx, p, session) }}
+}
 
 // Attach implements watch.Controller.
 func (a actions) Attach(ctx context.Context, session string) (string, error) {
 	if !holder.Keeps {
 		return "", exit.Misuse("use `sandboxbash session attach` in a terminal", "this system keeps no terminals")
 	}
-	return ptycmd.StartShell(ctx, a.p, session)
+	return a.shell(ctx, session)
 }
 
 // Type implements watch.Controller.
 func (a actions) Type(ctx context.Context, terminal, text string, keys []string) error {
-	dir, err := holder.Dir(a.p.Env)
+	dir, err := holder.Dir(a.env)
 	if err != nil {
 		return err
 	}

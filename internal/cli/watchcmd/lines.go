@@ -40,7 +40,7 @@ func (c *command) lines(ctx context.Context, source *Source, session string) err
 				sub.Focus(focus...)
 			}
 			if u.ProblemNew && u.Problem != "" {
-				c.p.Notes.Add("the engine does not say which sessions there are: " + u.Problem)
+				c.notes.Add("the engine does not say which sessions there are: " + u.Problem)
 			}
 			for _, d := range u.Details {
 				if err := p.detail(d); err != nil {
@@ -73,7 +73,7 @@ type event struct {
 
 func (p *printer) detail(d watch.Detail) error {
 	if d.Gap && !d.Reset {
-		p.p.Notes.Add("the reader of this output was too slow: a part of what " + p.names[d.Session] + " did is not here")
+		p.notes.Add("the reader of this output was too slow: a part of what " + p.names[d.Session] + " did is not here")
 	}
 	for _, list := range [][]watch.Item{d.Items, d.Network} {
 		for _, i := range list {
@@ -89,8 +89,8 @@ func (p *printer) detail(d watch.Detail) error {
 }
 
 func (p *printer) item(session string, i watch.Item) error {
-	if p.p.Cfg.JSON {
-		return stdio.PrintJSON(p.p.Streams.Stdout, event{session, p.names[session], i})
+	if p.cfg.JSON {
+		return stdio.PrintJSON(p.streams.Stdout, event{session, p.names[session], i})
 	}
 	head := i.Time.Local().Format(time.TimeOnly) + " " + p.names[session] + " "
 	var b strings.Builder
@@ -129,7 +129,7 @@ func (p *printer) item(session string, i watch.Item) error {
 	case watch.ItemJob, watch.ItemNote:
 		say("*", i.Text)
 	}
-	_, err := io.WriteString(p.p.Streams.Stdout, b.String())
+	_, err := io.WriteString(p.streams.Stdout, b.String())
 	return err
 }
 

@@ -23,14 +23,21 @@ import (
 
 // command is the command watch.
 type command struct {
-	p *core.Parts
+	streams    *stdio.Streams
+	cfg        *core.Configuration
+	notes      *core.Notes
+	connection *core.Connection
+	source     func() (*Source, error)
 
 	control, plain bool // flags
 }
 
 // Command is the command watch.
 func Command(p *core.Parts) *cobra.Command {
-	c := &command{p: p}
+	c := &command{
+		streams: p.Streams, cfg: p.Cfg, notes: p.Notes, connection: p.Connection,
+		source: func() (*Source, error) { return NewSource(p) },
+	}
 	cmd := &cobra.Command{
 		Use: "watch [flags] [SESSION]", Short: "Watch sessions: what runs, its output, terminals, network, changes",
 		Long: `Watch the sessions of this machine while agents use them: what runs and ran, its output
@@ -55,11 +62,11 @@ until Ctrl-C; with --json, an object.`,
 }
 
 func (c *command) run(ctx context.Context, ref string) error {
-	lines := c.plain || c.p.Cfg.JSON || !stdio.IsTerminal(c.p.Streams.RawStdout) || !stdio.IsTerminal(c.p.Streams.Stdin)
+	lines := c.plain || c.cfg.JSON || !stdio.IsTerminal(c.streams.RawStdout) || !stdio.IsTerminal(c.streams.Stdin)
 	if lines && c.control {
 		return exit.Misuse("leave out --control, --plain and --json, and start it on a terminal", "--control needs a terminal with keys, and this call prints lines")
 	}
-	source, err := NewSource(c.p)
+	source, err := c.source()
 	if err != nil {
 		return err
 	}
@@ -89,7 +96,7 @@ func (c *command) find(ctx context.Context, source *Source, ref string) (string,
 		}
 		ids = append(ids, s.ID)
 	}
-	return c.p.Connection.Stored(ctx, ids, ref)
+	return c.connection.Stored(ctx, ids, ref)
 }
 
 // screen shows sessions on this terminal.
@@ -98,8 +105,8 @@ func (c *command) screen(ctx context.Context, source *Source, session string) er
 	if err != nil {
 		return exit.Misuse("set TERM to a type that this system knows, as xterm-256color, or print lines with --plain", "this terminal cannot be used: %v", err)
 	}
-	c.p.Notes.Restart() // they would be in the picture
-	c.p.Streams.AtExit(scr.Fini)
+	c.notes.Restart() // they would be in the picture
+	c.streams.AtExit(scr.Fini)
 	o := tui.Options{Hub: source.Hub, Screen: scr, Ask: source.actions, Session: session, Words: exit.Words}
 	if c.control {
 		o.Control, o.Attach = source.Control(), attach(ctx)
@@ -138,7 +145,6 @@ func attach(ctx context.Context) func(session, terminal string) error {
 type Source struct {
 	Hub *watch.Hub
 
-	p       *core.Parts
 	dir     *journal.Dir
 	actions actions
 }
@@ -155,7 +161,7 @@ func NewSource(p *core.Parts) (*Source, error) {
 	if err := p.Secrets.Ready(); err != nil {
 		return nil, err
 	}
-	s := &Source{p: p, dir: journal.Open(path), actions: newActions(p)}
+	s := &Source{dir: journal.Open(path), actions: newActions(p)}
 	s.Hub = watch.New(watch.Options{
 		Dir: s.dir, Secrets: p.Secrets.Known(), Known: s.known, Gone: sandbox.ProcessGone, Terminals: terminals{p.Env},
 	})

@@ -12,7 +12,7 @@ import (
 
 // Sizes of the screen.
 const (
-	wide     = 110 // columns from which the list stands beside a session
+	wide     = 110 // columns from which the list stands next to a session
 	listCols = 40
 	smallest = 20 // columns
 )
