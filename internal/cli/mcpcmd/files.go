@@ -43,7 +43,7 @@ func open(base, path string, sc scope) (*file, error) {
 		base, rel = filepath.Dir(path), filepath.Base(path)
 	}
 	at := base
-	for _, name := range strings.Split(filepath.ToSlash(rel), "/") {
+	for name := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
 		at = filepath.Join(at, name)
 		info, err := os.Lstat(at)
 		switch {

@@ -404,10 +404,11 @@ const commandTime = 30 * time.Second
 
 // runCommand runs the client's own command, or shows it.
 func (a *installer) runCommand(ctx context.Context, c client, words []string) error {
-	shown := c.name
+	quoted := []string{c.name}
 	for _, w := range words {
-		shown += " " + shellQuoted(w)
+		quoted = append(quoted, shellQuoted(w))
 	}
+	shown := strings.Join(quoted, " ")
 	if a.dryRun {
 		a.tell("%s", shown)
 		return nil
