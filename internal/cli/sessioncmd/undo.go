@@ -217,7 +217,7 @@ func (a *files) checkpointsCommand() *cobra.Command {
 that the workspace is like, or has changed since. The line of a checkpoint says which
 files were added (+), modified (~) and deleted (-), and after which commands; their ids,
 as in the audit log, are in the JSON.`,
-		Example:           "  sandboxbash session checkpoints\n  sandboxbash session checkpoints --json web | jq -r '.checkpoints[].commands[].id'",
+		Example:           "  sandboxbash session checkpoints\n  sandboxbash session checkpoints --json web | jq '.checkpoints[].commands'",
 		ValidArgsFunction: a.connection.CompleteSession,
 	}
 	flags.Add(cmd, "session.id", "json")
