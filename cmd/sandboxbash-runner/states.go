@@ -32,7 +32,7 @@ func keepStates(verb wire.Verb, args []string) error {
 		return fmt.Errorf("setgroups: %w", err)
 	}
 	s := checkpoint.Session{Store: wire.CheckpointDir, Hold: holdSlots, Quiet: quiet}
-	switch verb { //nolint:exhaustive // the others are not this function's
+	switch verb {
 	case wire.VerbSnap:
 		return s.Snap()
 	case wire.VerbMend:

@@ -55,7 +55,7 @@ func (s Session) Answer(in io.Reader, out io.Writer) error {
 func (s Session) begin(ask *wire.CheckpointAsk) (*store, error) {
 	makes := ask.Do == wire.CheckpointInit || ask.Do == wire.CheckpointTake
 	if makes {
-		if err := create(s.Store, ask.Settings); err != nil {
+		if err := create(s.Store); err != nil {
 			return nil, err
 		}
 	}

@@ -36,7 +36,7 @@ const labUser = 12345
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	root, err := os.MkdirTemp("", "undo") // t.TempDir is in directories that another user cannot enter
+	root, err := os.MkdirTemp("", "undo") //nolint:usetesting // t.TempDir is in directories that another user cannot enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -686,8 +686,7 @@ for i in $(seq 60); do mkdir -p other/$((i%5)); echo $i >other/$((i%5))/$i; done
 		}
 		start := time.Now()
 		if n > 0 { // the first one is timed
-			timer := time.AfterFunc(time.Duration(r.Int64N(int64(longest))), func() { _ = cmd.Process.Kill() })
-			defer timer.Stop()
+			time.AfterFunc(time.Duration(r.Int64N(int64(longest))), func() { _ = cmd.Process.Kill() }) // a no-op once it has ended
 		}
 		if err := cmd.Wait(); err == nil {
 			longest = max(longest/2, time.Since(start))

@@ -131,6 +131,7 @@ func (e *entry) aside() bool {
 	switch e.left {
 	case leftRule, leftMount, leftKind, leftForeign:
 		return true
+	case leftNone, leftUnread, leftLarge:
 	}
 	return e.kind == none
 }

@@ -401,7 +401,7 @@ func (s *store) stage(p *plan) error {
 		if err := t.clear(); err != nil { // of what was killed before there were journals of it
 			return err
 		}
-		t.unlockTop(p)
+		t.unlock("") // setDirs sets its mode at the end
 		if err := unix.Mkdirat(t.top, stagingName, 0o700); err != nil {
 			return fmt.Errorf("%s: %w", stagingName, err)
 		}
@@ -522,9 +522,6 @@ func (t *tree) clear() error {
 	}
 	return unix.Unlinkat(t.top, stagingName, unix.AT_REMOVEDIR)
 }
-
-// unlockTop has the user be able to write in the directory itself, whose mode setDirs sets at the end.
-func (t *tree) unlockTop(p *plan) { t.unlock("") }
 
 const ownerAll = 0o700
 

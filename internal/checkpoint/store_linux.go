@@ -40,7 +40,7 @@ type store struct {
 }
 
 // create makes a store for a session that has none.
-func create(at string, settings wire.CheckpointSettings) error {
+func create(at string) error {
 	if err := os.MkdirAll(filepath.Join(at, objectsDir), 0o700); err != nil {
 		return err
 	}

@@ -187,19 +187,18 @@ func (t *taking) below(fd int, dirName string, depth int) error {
 	if depth > maxDepth {
 		return refuse(wire.CheckpointWrong, "%s: it is deeper than %d directories", dirName, maxDepth)
 	}
-	buf := make([]byte, 32<<10)
-	list, err := names(fd, buf)
+	list, err := names(fd, make([]byte, 32<<10))
 	if err != nil {
 		return fmt.Errorf("%s: %w", dirName, err)
 	}
-	buf = nil
 	if t.s.state.Settings.Gitignore {
 		if _, found := slices.BinarySearch(list, ".gitignore"); found {
 			content, err := readSmall(fd, ".gitignore")
 			if err != nil {
 				return err
 			}
-			defer t.rules.enter(dirName, content)()
+			leave := t.rules.enter(dirName, content)
+			defer leave()
 		}
 	}
 	for _, base := range list {
@@ -222,7 +221,7 @@ const maxIgnore = 256 << 10 // bytes
 func readSmall(dirfd int, name string) ([]byte, error) {
 	fd, err := openat(dirfd, name, unix.O_RDONLY)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it is a link, or may not be read: it says nothing then
+		return nil, nil // it is a link, or may not be read: it says nothing then
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
@@ -326,6 +325,7 @@ func (t *taking) unchanged(i *item, st *unix.Stat_t) bool {
 	switch e.left {
 	case leftRule, leftMount, leftKind, leftForeign:
 		return e.left == was.left
+	case leftNone, leftUnread, leftLarge:
 	}
 	if was.left != leftNone && was.left != leftUnread && was.left != leftLarge || e.left == leftUnread && was.left != leftUnread {
 		return false
