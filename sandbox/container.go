@@ -63,7 +63,7 @@ func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
 		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape, Rules: spec.rules(), Env: spec.Env, Mounts: spec.Mounts, UserName: spec.UserName, HomeInside: spec.HomeInside,
-		Runtime: spec.Runtime,
+		Runtime:     spec.Runtime,
 		Checkpoints: spec.Checkpoints != nil,
 	}
 }

@@ -57,10 +57,12 @@ func oneshot(ctx context.Context, l *lab) (rows []row, err error) {
 			contender{name: "alone", take: timed(ours("0")), settle: teardown},
 			contender{name: "cli", take: timed(dockerCLI("exec", l.plain, "bash", "-c", greet)), settle: teardown},
 		)
-		rows = []row{slower("`session exec ID 'echo hi'`, p50", got["ours"].median(), got["cli"].median(),
-			"`docker exec`", goal{sense: atMost, limit: 0.3}),
+		rows = []row{
+			slower("`session exec ID 'echo hi'`, p50", got["ours"].median(), got["cli"].median(),
+				"`docker exec`", goal{sense: atMost, limit: 0.3}),
 			slower("`session exec --reuse 0 ID 'echo hi'`, p50", got["alone"].median(), got["cli"].median(),
-				"`docker exec`", goal{sense: atMost, limit: 1})}
+				"`docker exec`", goal{sense: atMost, limit: 1}),
+		}
 		return err
 	})
 	return rows, err

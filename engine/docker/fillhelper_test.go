@@ -12,7 +12,7 @@ import (
 
 // readID is that of the session that is read, and fillerID that of the helper.
 const (
-	readID  = "01a210ea-6e2a-7b89-ba29-39807846dde6"
+	readID   = "01a210ea-6e2a-7b89-ba29-39807846dde6"
 	fillerID = "01a210ea-85c4-7c30-ada9-ea1ff2ba2ff0"
 )
 

@@ -60,9 +60,9 @@ var verdicts = map[string]map[string]verdict{
 		"server-session-lifecycle":     {met: "TestHTTPClients TestHTTPIdle TestHTTPTooManyClients"},
 	},
 	"2026-07-28": {
-		"server-stateless":                              {met: "TestModernVersions TestModernSessions TestModernHTTP"},
-		"sep-2164-resource-not-found":                   {met: "TestModernSessions"},
-		"caching":                                       {met: "TestModernVersions"},
+		"server-stateless":            {met: "TestModernVersions TestModernSessions TestModernHTTP"},
+		"sep-2164-resource-not-found": {met: "TestModernSessions"},
+		"caching":                     {met: "TestModernVersions"},
 		"input-required-result-basic-elicitation":       {met: "TestModernAsk"},
 		"input-required-result-basic-sampling":          {not: noSampling},
 		"input-required-result-basic-list-roots":        {not: noRoots},

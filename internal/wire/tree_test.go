@@ -27,9 +27,11 @@ func TestTree(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("ParseTree() = %+v, %v; want %+v", got, err, want)
 	}
-	for _, bad := range []string{"", "tree 2 1 1 1 1 1 00\n", "tree 1 1\n", "tree 1 1 1 1 1 1 zz\n", "tree 1 1 1 1 -1 1 " + strings.Repeat("0", 64) + "\n",
+	for _, bad := range []string{
+		"", "tree 2 1 1 1 1 1 00\n", "tree 1 1\n", "tree 1 1 1 1 1 1 zz\n", "tree 1 1 1 1 -1 1 " + strings.Repeat("0", 64) + "\n",
 		"tree 1 1 1 1 1 1 " + strings.Repeat("0", 64) + "\nx\"a\"\n", "tree 1 1 1 1 1 1 " + strings.Repeat("0", 64) + "\n\n",
-		"tree 1 1 1 1 1 1 " + strings.Repeat("0", 64) + "\n" + strings.Repeat("l\"a\"\n", MaxTreeNames+1)} {
+		"tree 1 1 1 1 1 1 " + strings.Repeat("0", 64) + "\n" + strings.Repeat("l\"a\"\n", MaxTreeNames+1),
+	} {
 		if _, err := ParseTree([]byte(bad)); !errors.Is(err, ErrFrame) {
 			t.Errorf("ParseTree(%q) = %v; want %v", bad, err, ErrFrame)
 		}
