@@ -4,6 +4,7 @@ package cli
 
 import (
 	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,6 @@ func dieOf(name string) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &none) // the core would be this program's, and not the command's
 	signal.Reset(sig)
 	if unix.Kill(unix.Getpid(), sig) == nil {
-		ended := unix.NsecToTimespec(int64(aMoment))
-		_ = unix.Nanosleep(&ended, nil)
+		<-time.After(aMoment) // the signal ends this process meanwhile
 	}
 }
