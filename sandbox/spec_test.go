@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 )
@@ -159,7 +160,7 @@ func TestNormalize(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Normalize(%+v) = %v", tt.spec, err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Spec{})); diff != "" {
 				t.Errorf("Normalize(%+v) (-want +got):\n%s", tt.spec, diff)
 			}
 		})

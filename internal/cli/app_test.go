@@ -52,6 +52,8 @@ func TestEveryFlagIsASetting(t *testing.T) {
 				return
 			case "control", "plain": // they say what one call may do, and how it shows it
 				return
+			case "count", "pause", "secret": // they say what one call of session fork makes
+				return
 			case "checkpoint": // it says between what one answer is
 				return
 			case "approve": // it takes a question from the user: no file and no variable does
