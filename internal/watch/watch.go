@@ -97,7 +97,6 @@ type session struct {
 	looking int             // guarded by Hub.mu; subscriptions that look at it
 	reader  *journal.Reader // of the summary; for Run alone
 	watched bool            // for Run alone
-	behind  bool            // for Run alone: there is more to read of it
 }
 
 // New returns a Hub, which does nothing before Run.
