@@ -14,7 +14,7 @@ EXACT := GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod)
 # are about: give them time on a slow machine, and never a cached result.
 TESTFLAGS ?= -count=1 -shuffle=on -timeout=20m
 
-.PHONY: help build quickstart test lanes lane kills many clients check fmt e2e lint fuzz bench soak conformance vuln undo-kills runner verify-runner cross release clean
+.PHONY: help build quickstart test lanes lane kills many clients check fmt e2e lint fuzz bench soak conformance vuln runner verify-runner cross release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,9 +93,6 @@ endif
 
 soak: build ## kills, dead hosts, load, leaks and $(MINUTES) minutes of a nemesis, into docs/reliability.md
 	$(GO) run ./e2e/soak -binary $(BIN) -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only $(ONLY)) -out docs/reliability.md
-
-undo-kills: ## kill undos at 200 random points: what is there then is the former state or the new one
-	$(GO) test ./internal/checkpoint -run '^TestKilled$$' -kills 200 -v
 
 vuln: ## known vulnerabilities in what we depend on
 	$(TOOL) govulncheck ./...

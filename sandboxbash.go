@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 
 	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/exec"
@@ -40,12 +39,6 @@ type (
 	Command = sandbox.Command
 	// Result is how a command has ended, and its output.
 	Result = sandbox.Result
-	// Observer is called with what happens to commands and sessions.
-	Observer = sandbox.Observer
-	// Observation is one event, as an Observer sees it; Engine.Running returns those of what runs.
-	Observation = sandbox.Observation
-	// Events is an Observer to read from: a stream of what happens, with output.
-	Events = sandbox.Events
 )
 
 // How a command that ran has ended: Result.Reason.
@@ -66,10 +59,6 @@ const HostImage = images.HostRef
 // ParseWorkspace reads "volume", "copy:DIR" or "bind:DIR[:ro][:at=PATH]".
 func ParseWorkspace(text string) (Workspace, error) { return sandbox.ParseWorkspace(text) }
 
-// NewEvents returns a stream of events for Options.Observers, which keeps that many bytes of events that were not
-// read yet; 0 is 4 MiB. What does not fit is dropped and counted: no command waits for its reader.
-func NewEvents(most int) *Events { return sandbox.NewEvents(most) }
-
 // Options of an Engine. The zero value finds the engine as the docker command does.
 type Options struct {
 	// Address is where the container engine is, as in "unix:///var/run/docker.sock".
@@ -78,9 +67,6 @@ type Options struct {
 	// Cache is a directory for what is known about the image of this machine's programs.
 	// It is created when needed. If it is empty, the programs are inspected each time.
 	Cache string
-	// Observers are called with what happens to commands and sessions, before those of Sessions. One that is a
-	// sandbox.OutputObserver is called with output too; NewEvents makes one to read from.
-	Observers []Observer
 	// Sessions are the options of all sessions: policy, secrets, artifacts, prepared
 	// sessions. Long-lived programs set Sessions.Ahead to 1.
 	Sessions sandbox.Options
@@ -111,7 +97,6 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	opts.Sessions.Observers = slices.Concat(opts.Observers, opts.Sessions.Observers)
 	return &Engine{Engine: sandbox.New(docker.NewEngine(client, images.Runner), resolver, opts.Sessions), docker: client}, nil
 }
 

@@ -38,30 +38,9 @@ func (s *Session) bash(ctx context.Context, arguments json.RawMessage, on Events
 			s.sandbox.Denied(s.command(&c), c.plan.Decided)
 		}
 		s.opts.Log.InfoContext(ctx, "refused", "command", c.plan.Original, "text", r.Text)
-		if !s.allowed(ctx, &c, arguments) {
-			return r
-		}
+		return r
 	}
 	return s.run(ctx, &c)
-}
-
-// allowed asks about a command that the policy has denied. If it may run all the same, its plan is made again without
-// the policy, and the decision on record says so.
-func (s *Session) allowed(ctx context.Context, c *running, arguments json.RawMessage) bool {
-	if c.plan.Denial == nil || c.on.Denied == nil || !c.on.Denied(ctx, *c.plan.Denial, c.plan.Original) {
-		return false
-	}
-	decided := c.plan.Decided
-	decided.Blocked, decided.Message, decided.Reason = false, "", decided.Reason+"; allowed by the user"
-	host := s.host(func(e tool.Expansion) (string, error) { return s.put(ctx, e) })
-	host.Policy = allowAll{}
-	plan := s.contract.Plan(arguments, host)
-	if _, refused := plan.Refused(); refused {
-		return false
-	}
-	plan.Decided, c.plan = decided, plan
-	s.opts.Log.InfoContext(ctx, "allowed by the user", "command", c.plan.Original, "rule", decided.Rule)
-	return true
 }
 
 // user runs a command of the user.

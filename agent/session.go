@@ -95,9 +95,6 @@ type Events struct {
 	// Update gets the end of the output so far, at most every 50 ms, and once more at
 	// the end. It is called by one goroutine at a time, and not after the call.
 	Update func(tool.Update)
-	// Denied is asked about a command that the policy denies: true runs it all the same. It is called before
-	// anything has run, and may take its time. nil: no command is run that the policy denies.
-	Denied func(ctx context.Context, d tool.Denial, command string) bool
 	// Terminal is called with the terminal when the command has started in one. The call
 	// waits for the command's end.
 	Terminal func(*sandbox.Terminal)

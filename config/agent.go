@@ -41,9 +41,6 @@ type Serve struct {
 	TokenFile string
 	Hosts     []string
 	Log       bool
-	Tools     []string // names of the tools that MCP offers; none: the usual ones
-	Keep      bool     // the sessions of MCP clients live on
-	AskPolicy bool
 }
 
 // agentSettings steer what agents are offered.
@@ -82,9 +79,6 @@ func serveSettings(c *Config) []Setting {
 		{Key: "serve.tls-key", to: &c.Serve.TLSKey, path: true, Flag: "tls-key", Holder: "FILE", Usage: "private key of the certificate, in PEM"},
 		{Key: "serve.token-file", to: &c.Serve.TokenFile, path: true, Flag: "token-file", Holder: "FILE", Usage: "file with the token that HTTP requests must carry, readable by its owner only (default: generate one and print it on standard error)"},
 		{Key: "serve.hosts", to: &c.Serve.Hosts, Flag: "host", Kind: List, Holder: "NAME", Usage: "name by which clients address the HTTP server, in addition to localhost; may be repeated"},
-		{Key: "serve.tools", to: &c.Serve.Tools, Flag: "tools", Kind: List, Holder: "NAMES", Usage: "tools to offer over MCP, with commas between them: bash, job, terminal, read, write, edit, diff, apply, network_propose, or shell, files, changes, default, all for several; may be repeated (default: default)"},
-		{Key: "serve.keep", to: &c.Serve.Keep, Flag: "keep", Kind: Switch, Default: "false", Usage: "let the session of an MCP client live on when it disconnects, until it was idle for --idle"},
-		{Key: "serve.ask-policy", to: &c.Serve.AskPolicy, Flag: "ask-policy", Kind: Switch, Default: "false", Usage: "ask the MCP client's user about commands that the policy denies; without an answer they stay denied"},
 		{Key: "serve.log", to: &c.Serve.Log, Flag: "log", Kind: Switch, Default: "false", Usage: "log commands on standard error, without their output"},
 	}
 }

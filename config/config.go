@@ -28,8 +28,6 @@ type Config struct {
 	Session   Session
 	Keep      Keep
 
-	Checkpoint Checkpoint
-
 	Shell   string
 	Timeout time.Duration // positive
 	Grace   time.Duration // positive
@@ -50,7 +48,6 @@ type Config struct {
 	Agent   Agent
 	Serve   Serve
 	Audit   Audit
-	Journal Journal
 	Metrics Metrics
 	Log     Log
 
@@ -88,7 +85,6 @@ type Session struct {
 	ImageEnv bool
 	Warm     int
 	Ahead    int
-	Reuse    time.Duration // how long a runner stays open for later calls; 0: not at all
 }
 
 // Keep says which workspaces of sessions that have ended by themselves are kept.
@@ -97,16 +93,6 @@ type Keep struct {
 	For   time.Duration
 	Count int
 	Disk  int64 // bytes
-}
-
-// Checkpoint says which former states of workspaces are kept.
-type Checkpoint struct {
-	Automatic bool
-	Disk      int64 // bytes
-	MaxFile   int64 // bytes
-	Exclude   []string
-	Gitignore bool
-	Bind      bool
 }
 
 // Run holds per-call settings of run and session exec.
@@ -271,7 +257,6 @@ func (r *reader) build(c *Config, all []Setting) (*Config, error) {
 	r.checkAgent(&c.Agent, c.Policy)
 	r.checkServe(c.Serve)
 	r.checkAudit(&c.Audit)
-	r.checkJournal(&c.Journal)
 	r.validate(c)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)
@@ -284,8 +269,6 @@ const (
 	maxWindow = 64 << 20 // bytes, kept in memory for each stream
 	maxWarm   = 64       // sessions
 	maxAhead  = 8        // runners; a session has no more
-	// maxReuse is less than the time after which an idle runner ends by itself.
-	maxReuse = 9 * time.Minute
 )
 
 func (r *reader) validate(c *Config) {
@@ -300,9 +283,6 @@ func (r *reader) validate(c *Config) {
 	positive("network.ask-timeout", c.NetworkRules.AskTime)
 	if c.Session.Idle < time.Second && c.Session.Idle != 0 {
 		r.bad("session.idle", "it must be at least 1s, or 0 for no end", "")
-	}
-	if c.Session.Reuse != 0 && (c.Session.Reuse < time.Second || c.Session.Reuse > maxReuse) {
-		r.bad("session.reuse", fmt.Sprintf("it must be between 1s and %v, or 0 for not at all", maxReuse), "")
 	}
 	if c.Output.Window < 1 || c.Output.Window > maxWindow {
 		r.bad("output.window", "it must be between 1 byte and 64m", "")

@@ -58,26 +58,20 @@ func TestDefaults(t *testing.T) {
 		CI: "auto", Profile: "strict", Network: "none", Workspace: "volume", Shell: "bash",
 		Timeout: 300 * time.Second, Grace: 250 * time.Millisecond,
 		Cache:   config.Cache{UnusedFor: 30 * 24 * time.Hour},
-		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1, Reuse: 5 * time.Minute},
+		Session: config.Session{Idle: 2 * time.Hour, Ahead: 1},
 		Keep:    config.Keep{For: 24 * time.Hour, Count: 10, Disk: 10 << 30},
-
-		Checkpoint: config.Checkpoint{Disk: 1 << 30, MaxFile: 100 << 20},
-
-		Build:  config.Build{Network: "engine"},
-		Output: config.Output{Window: 50 << 10},
-		Policy: config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
-		Color:  "auto",
-		PTY:    config.PTY{KillKeys: "none", DetachKeys: "ctrl-p,ctrl-q", Size: "80x24"},
+		Build:   config.Build{Network: "engine"},
+		Output:  config.Output{Window: 50 << 10},
+		Policy:  config.Policy{Contract: "modes", Mode: "standard", Match: "whole"},
+		Color:   "auto",
+		PTY:     config.PTY{KillKeys: "none", DetachKeys: "ctrl-p,ctrl-q", Size: "80x24"},
 		Agent: config.Agent{
 			Contract: "agent", TerminalTool: true, MaxJobs: 100, PollWait: "30s", AutoBackgroundAfter: time.Minute, Window: 50 << 10,
 		},
 		NetworkRules: config.NetworkRules{AskTime: 30 * time.Second, Limits: config.NetworkLimits{Connections: 1024, Rate: 1000, Burst: 5000, Header: 64 << 10}},
 
 		Audit: config.Audit{FileMax: 64 << 20},
-		Journal: config.Journal{
-			Enabled: true, Output: 1 << 20, SessionMax: 64 << 20, TotalMax: 1 << 30, Retention: 14 * 24 * time.Hour, Speed: 1, IdleLimit: 2 * time.Second,
-		},
-		Log: config.Log{Level: "off", Format: "text"},
+		Log:   config.Log{Level: "off", Format: "text"},
 		Artifacts: config.Artifacts{
 			Mode: "overflow", Retention: 14 * 24 * time.Hour, Max: 1 << 30, SessionMax: 4 << 30, TotalMax: 20 << 30,
 		},

@@ -17,7 +17,6 @@ var paths = []struct {
 }{
 	{"artifacts.dir", "", "", "", func(c *config.Config) string { return c.Artifacts.Dir }},
 	{"audit.dir", "", "", "", func(c *config.Config) string { return c.Audit.Dir }},
-	{"journal.dir", "", "", "", func(c *config.Config) string { return c.Journal.Dir }},
 	{"agent.rc", "", "", "", func(c *config.Config) string { return c.Agent.RC }},
 	{"agent.memoryRoot", "", "", "", func(c *config.Config) string { return c.Agent.Memory }},
 	{"agent.skills", "", "", "", func(c *config.Config) string { return strings.Join(c.Agent.Skills, "|") }},

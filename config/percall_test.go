@@ -13,9 +13,9 @@ import (
 
 // perCall are the flags that say what one call is to do. No file and no variable may.
 var perCall = []string{
-	"add", "all", "ask-network", "background", "background-after", "bytes", "command", "end", "exclusive", "exit-code", "file", "follow",
-	"for", "forward", "from", "head", "idle-limit", "input", "jsonl", "keys", "last", "limit", "lines", "merge", "name", "no-stdin",
-	"output", "paste", "pattern", "preview", "pty", "quiet-for", "remove", "resolve", "since", "speed", "stdin", "text", "unused-for",
+	"add", "all", "ask-network", "background", "background-after", "bytes", "command", "end", "exclusive", "exit-code", "file", "follow", "for",
+	"forward", "from", "head", "input", "jsonl", "keys", "limit", "lines", "merge", "name", "no-stdin", "paste", "pattern", "preview", "pty",
+	"quiet-for", "remove", "resolve", "since", "stdin", "text", "unused-for",
 }
 
 // A flag is a setting with a key and a variable, or of a single call with neither.

@@ -137,7 +137,7 @@ var known = sync.OnceValue(func() settings {
 // fills one field of c.
 func settingsOf(c *Config) []Setting {
 	return slices.Concat(
-		sessionSettings(c), commandSettings(c), outputSettings(c), policySettings(c), networkSettings(c), ptySettings(c), agentSettings(c), serveSettings(c), recordSettings(c), journalSettings(c))
+		sessionSettings(c), commandSettings(c), outputSettings(c), policySettings(c), networkSettings(c), ptySettings(c), agentSettings(c), serveSettings(c), recordSettings(c))
 }
 
 func sessionSettings(c *Config) []Setting {
@@ -171,16 +171,9 @@ func sessionSettings(c *Config) []Setting {
 		{Key: "session.for", to: &c.Session.For, PerCall: true, Flag: "for", Kind: Duration, Default: "0s", Holder: "D", Usage: "keep the session for this long, as in 8h or 3d (default: until it is stopped; 0: end it as --idle of its start says)"},
 		{Key: "session.warm", to: &c.Session.Warm, Kind: Count, Default: "0", Usage: "number of sessions that a long-lived process prepares in advance"},
 		{Key: "session.ahead", to: &c.Session.Ahead, Kind: Count, Default: "1", Usage: "number of runners that a long-lived process keeps open in each session"},
-		{Key: "session.reuse", to: &c.Session.Reuse, Flag: "reuse", Kind: Duration, Default: "5m", Holder: "D", Usage: "keep the runner open for the next call for this long, at most 9m (0: close it)"},
 		{Key: "keep.for", to: &c.Keep.For, Kind: Duration, Default: "24h", Usage: "how long to keep the workspace of a session that has ended by itself, for diff and pull (0s: not at all)"},
 		{Key: "keep.count", to: &c.Keep.Count, Kind: Count, Default: "10", Usage: "number of such workspaces to keep on an engine, newest first (0: none)"},
 		{Key: "keep.disk", to: &c.Keep.Disk, Kind: Size, Default: "10g", Usage: "disk space that such workspaces may take together (0: none are kept)"},
-		{Key: "checkpoint.automatic", to: &c.Checkpoint.Automatic, Flag: "checkpoints", Kind: Switch, Default: "false", Usage: "keep the workspace's state after each command that changes it, for undo; not in profile dev, nor of a bind without checkpoint.bind"},
-		{Key: "checkpoint.disk", to: &c.Checkpoint.Disk, Kind: Size, Default: "1g", Usage: "disk space that the checkpoints of a session may take; the oldest go first"},
-		{Key: "checkpoint.max-file", to: &c.Checkpoint.MaxFile, Kind: Size, Default: "100m", Usage: "largest file whose content checkpoints keep"},
-		{Key: "checkpoint.exclude", to: &c.Checkpoint.Exclude, Kind: List, Usage: "patterns of files that checkpoints leave out, as in .gitignore"},
-		{Key: "checkpoint.gitignore", to: &c.Checkpoint.Gitignore, Kind: Switch, Default: "false", Usage: "have checkpoints leave out what the workspace's files .gitignore name"},
-		{Key: "checkpoint.bind", to: &c.Checkpoint.Bind, Kind: Switch, Default: "false", Usage: "allow checkpoints of a bind workspace, whose undo changes your own files"},
 	}
 }
 

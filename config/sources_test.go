@@ -153,8 +153,6 @@ func TestBounds(t *testing.T) {
 		{"session.idle", "1s", "999ms"},
 		{"session.warm", "64", "65"},
 		{"session.ahead", "8", "9"},
-		{"session.reuse", "9m", "10m"},
-		{"session.reuse", "0", "10ms"},
 		{"output.window", "64m", "65m"},
 		{"output.window", "1", "0"},
 		{"artifacts.max", "1", "0"},

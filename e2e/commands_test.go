@@ -3,7 +3,6 @@ package e2e
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,8 +46,6 @@ var past = time.Unix(1, 0)
 //	collector NAME FILE             $NAME is the address of a collector that writes what it gets to FILE
 //	old-engine NAME VERSION         $NAME is the address of an engine of that API version
 //	size FILE MIN [MAX]             a file's size in bytes
-//	link-program LINK               makes a link to the program
-//	hook-input FILE TOOL DIR TEXT   writes what a client calls a hook with, before TOOL runs TEXT in DIR
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"status":       cmdStatus,
 	"took":         cmdTook,
@@ -68,8 +65,6 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"workdir":      cmdWorkdir,
 	"size":         cmdSize,
 	"old-engine":   cmdOldEngine,
-	"link-program": cmdLinkProgram,
-	"hook-input":   cmdHookInput,
 }
 
 type lastRun struct{}
@@ -159,23 +154,6 @@ func cmdSession(ts *testscript.TestScript, neg bool, args []string) {
 func cmdSave(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 1, "save NAME")
 	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
-}
-
-func cmdLinkProgram(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 1, "link-program LINK")
-	link := ts.MkAbs(args[0])
-	ts.Check(os.MkdirAll(filepath.Dir(link), 0o700))
-	ts.Check(os.Symlink(filepath.Join(built, "sandboxbash"), link))
-}
-
-func cmdHookInput(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 4, "hook-input FILE TOOL DIR TEXT")
-	text, err := json.Marshal(map[string]any{
-		"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": args[1], "cwd": ts.MkAbs(args[2]),
-		"tool_input": map[string]any{"command": args[3], "description": "a test", "timeout": 5000},
-	})
-	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
 }
 
 func cmdNoProcesses(ts *testscript.TestScript, neg bool, args []string) {

@@ -148,18 +148,6 @@ func TestIdle(t *testing.T) {
 			follow := background(t, "job", "logs", "-f", "--session", id, "bg_1")
 			return idler{pids: []int{wait, follow}, session: id}
 		},
-		"watch": func(t *testing.T) idler {
-			t.Helper()
-			id := newSession(t)
-			p := sit(t, "watch", "--control", id)
-			p.sees("Output")
-			return idler{pids: []int{p.cmd.Process.Pid}, session: id}
-		},
-		"watch as lines, serve web": func(t *testing.T) idler {
-			t.Helper()
-			id := newSession(t)
-			return idler{pids: []int{background(t, "watch", "--plain", id), background(t, "serve", "web")}, session: id}
-		},
 		"attached terminal": func(t *testing.T) idler {
 			t.Helper()
 			id := newSession(t)

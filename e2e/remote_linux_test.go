@@ -244,7 +244,7 @@ func startTLS(t *testing.T) remote {
 
 // forwardTo carries bytes both ways until both directions have ended.
 func forwardTo(path string, conn *tls.Conn) {
-	defer conn.Close()
+	defer conn.Close()                //nolint:errcheck // it is a test's, and both directions have ended
 	up, err := net.Dial("unix", path) //nolint:noctx // a local socket
 	if err != nil {
 		return

@@ -2,12 +2,11 @@ package engine
 
 import (
 	"context"
-	"os"
 	"time"
 )
 
-// Workspaces is an engine that can keep the workspace of a session that has ended, read
-// it, and give a new one its content: see Fill.
+// Workspaces is an engine that can keep the workspace of a session that has ended, and
+// read it.
 type Workspaces interface {
 	// Keep makes a workspace whose session has ended a kept one. From then on Find and List
 	// return it with StatusKept and these labels. ErrNotFound: the workspace has gone, and
@@ -46,25 +45,6 @@ type Waiter interface {
 	// Wait returns once the session is not running, at once if it is not. It may return when the
 	// session is reset. Only ctx bounds it. ErrNotFound: the session is not there.
 	Wait(ctx context.Context, h Handle) error
-}
-
-// Mover is an engine whose streams can go from one process of this machine to another.
-type Mover interface {
-	// Detach takes a stream of Open apart. Its connection goes on in the file, which the caller
-	// closes, and the stream is closed. name is what Adopt needs to know. The error is an
-	// errors.ErrUnsupported if the connection cannot be moved; the stream stays open then. Nothing
-	// of the stream may have been read ahead, and no Read or Write may be under way.
-	Detach(s Stream) (f *os.File, name string, err error)
-	// Adopt makes a stream of what Detach has returned, perhaps in another process. It takes
-	// over the file, also if it returns an error.
-	Adopt(f *os.File, name string) (Stream, error)
-}
-
-// Searcher is an engine that finds sessions by their labels faster than List.
-type Searcher interface {
-	// Search returns those of List's sessions that have not ended and are like that, and perhaps some
-	// that have ended. It may ask like about what is not a session.
-	Search(ctx context.Context, like func(id string, labels map[string]string) bool) ([]Session, error)
 }
 
 // Pruner is an engine that keeps something between sessions.
@@ -127,7 +107,14 @@ const (
 	StoredShared  StoredKind = "shared" // what sessions share: programs, accounts, runners
 )
 
-// Mounter is named so that engines agree on it. No caller uses it yet.
+// The interfaces below are named so that engines agree on them. No caller uses them yet.
+
+// Cloner is an engine that can copy a workspace without the help of a session.
+type Cloner interface {
+	// Clone copies the workspace of a session, as it is at one moment, for a session that does
+	// not exist yet. Provision then uses the copy as it is.
+	Clone(ctx context.Context, from, to string) error
+}
 
 // Mounter is an engine that can show a running session more of its own machine.
 type Mounter interface {

@@ -14,7 +14,7 @@ import (
 // Engine runs sessions. Its methods may be called concurrently. Every call ends with its
 // context, or within a bound of the engine's own.
 //
-// Optional interfaces say what else an engine can do: see Workspaces, Limiter and
+// Optional interfaces say what else an engine can do: see Workspaces, Limiter, Cloner and
 // Mounter. Which parts of a Shape an engine can hold is in Info.
 type Engine interface {
 	// Info describes the engine. It is called often, for what does not change: an engine that has to
@@ -130,19 +130,6 @@ type Workspace struct {
 	Bind     string // a directory of the engine's machine that is the workspace; "" for one of its own
 	ReadOnly bool   // with Bind
 	Size     int64  // bytes, kept in memory; 0 is on disk, without a limit
-	Fill     *Fill  // gives a workspace of the session's own its content; nil: it is empty
-}
-
-// Fill gives the workspace of a session its content before the session exists. Only an engine that is a Workspaces is
-// asked for it. While it provisions the session, it starts Helper, which also sees the new workspace and records, and
-// calls Do once. The workspace's top belongs to whom Do makes its owner. The session starts after Do has returned nil, and
-// the helper ends after that. Until then nothing but the labels in Shape.Made is known of the workspace: one whose making
-// was interrupted has StatusLeft with these, or StatusCreated, and is never one that could be kept.
-type Fill struct {
-	Helper  Helper
-	Target  string // where the helper sees the new workspace, writable
-	Records string // where it sees the new session's records, writable
-	Do      func(ctx context.Context, helper Handle) error
 }
 
 // Content is files for an engine to put in place.
@@ -162,7 +149,7 @@ type Account struct {
 
 // Helper is a process of the runner's program over workspaces of sessions, in an image
 // that holds that program alone. It has no workspace of its own, and those that it sees
-// are read-only, unless it is that of a Fill.
+// are read-only.
 type Helper struct {
 	ID string // a ValidID
 	Confinement

@@ -91,10 +91,6 @@ type Command struct {
 	// Watch lists file systems to check if the command fails; see Status.NoRoom. The runner
 	// of an earlier version ignores it.
 	Watch []string
-
-	// ID and Title name the command in the session's checkpoints. Title must hold no secret. An
-	// empty ID names nothing.
-	ID, Title string
 }
 
 // Status says how a command that ran has ended.
@@ -243,7 +239,4 @@ type Options struct {
 	Openings *Openings
 	// Ahead is how many idle runners are kept open. 0 opens them on demand.
 	Ahead int
-	// Parking, if not nil, is asked for a runner before one is opened, and gets those that are
-	// idle at Close.
-	Parking Parking
 }

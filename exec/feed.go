@@ -12,16 +12,8 @@ func (c Command) request(seq uint64) wire.Request {
 	return wire.Request{
 		Seq: seq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
 		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID,
-		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c), Watch: c.Watch, Origin: c.origin(),
+		Merged: c.Stderr == nil, Stdin: c.Stdin != nil, Exclusive: c.Exclusive, Job: c.Job.request(c), Watch: c.Watch,
 	}
-}
-
-// origin is what checkpoints of the session say of the command; nil if nothing is to be said.
-func (c Command) origin() *wire.CheckpointCommand {
-	if c.ID == "" {
-		return nil
-	}
-	return &wire.CheckpointCommand{ID: c.ID, Text: c.Title}
 }
 
 // feed sends the command's standard input, never more than wire.StdinWindow bytes ahead of

@@ -177,9 +177,6 @@ func (p *Pool) take(ctx context.Context, timeout time.Duration) (*Runner, error)
 	if r := p.takeIdle(); r != nil {
 		return r, nil
 	}
-	if r := p.takeParked(ctx); r != nil {
-		return r, nil
-	}
 	within := openTime
 	if timeout > 0 {
 		within = min(within, timeout+openSlack)
@@ -272,31 +269,6 @@ func (p *Pool) openOnce(ctx context.Context) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.admit(r) {
-		return nil, notStarted(CauseCancelled, "the session is closed")
-	}
-	return r, nil
-}
-
-// takeParked returns a runner that another process has left, or nil if there is none that answers.
-func (p *Pool) takeParked(ctx context.Context) *Runner {
-	if p.opts.Parking == nil {
-		return nil
-	}
-	left, ok := p.opts.Parking.Take(ctx)
-	if !ok {
-		return nil
-	}
-	r, err := resumeRunner(ctx, left)
-	if err != nil || !p.admit(r) {
-		return nil
-	}
-	return r
-}
-
-// admit counts a runner among the open ones. If the pool is closed, it closes the runner and
-// returns false.
-func (p *Pool) admit(r *Runner) bool {
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {
@@ -306,8 +278,9 @@ func (p *Pool) admit(r *Runner) bool {
 	p.mu.Unlock()
 	if closed {
 		r.Close()
+		return nil, notStarted(CauseCancelled, "the session is closed")
 	}
-	return !closed
+	return r, nil
 }
 
 // giveBack returns a runner to the pool after a command, or drops it if it retires or is
@@ -425,22 +398,14 @@ func (p *Pool) due(now time.Time) (stale, due []*Runner) {
 
 // Close closes every runner, which kills the commands that they run, and waits for the
 // pool's goroutines. Calls of Run that are under way return an error with the outcome
-// Unknown. Jobs go on. Idle runners are left to Options.Parking.
+// Unknown. Jobs go on.
 func (p *Pool) Close() {
 	p.stop()
 	p.mu.Lock()
 	p.closed = true
-	all, idle := p.open, p.idle
+	all := p.open
 	p.open, p.idle = map[*Runner]struct{}{}, nil
 	p.mu.Unlock()
-	if p.opts.Parking != nil {
-		for _, r := range idle {
-			delete(all, r)
-			if left, ok := r.park(); ok {
-				p.opts.Parking.Leave(left)
-			}
-		}
-	}
 	for r := range all {
 		r.Close()
 	}

@@ -34,23 +34,14 @@ type Runner struct {
 
 	idleSince time.Time // the pool's
 	beaten    time.Time // the pool's; when it last got a Ping
-
-	pings, pongs atomic.Int64  // sent, and received
-	ponged       chan struct{} // a token when a Pong has come
-	parking      atomic.Bool   // it is being left to another process: see park
-}
-
-func newRunner(stream io.ReadWriteCloser) *Runner {
-	r := &Runner{stream: stream, listener: &listener{stream: stream}, dead: make(chan struct{}), ponged: make(chan struct{}, 1)}
-	r.in = wire.NewReader(r.listener)
-	return r
 }
 
 // NewRunner performs the handshake with the runner at the other end of stream, and closes
 // stream if that fails. It starts a goroutine that reads until the stream ends. lease is how
 // long the runner lives without a frame from this process.
 func NewRunner(ctx context.Context, stream io.ReadWriteCloser, lease time.Duration) (*Runner, error) {
-	r := newRunner(stream)
+	r := &Runner{stream: stream, listener: &listener{stream: stream}, dead: make(chan struct{})}
+	r.in = wire.NewReader(r.listener)
 	// Close unblocks the read below when ctx ends.
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	err := r.shake(lease)
@@ -144,12 +135,6 @@ var errOver = errors.New("the command is over")
 
 // write is called with writing locked.
 func (r *Runner) write(kind wire.Type, payload []byte) error {
-	if r.parking.Load() {
-		return errOver
-	}
-	if kind == wire.TypePing {
-		r.pings.Add(1)
-	}
 	_, err := r.stream.Write(wire.AppendFrame(make([]byte, 0, wire.HeaderSize+len(payload)), kind, payload))
 	return err
 }
@@ -188,9 +173,7 @@ func (r *Runner) read() {
 				err = errSilent
 			}
 			r.err = err
-			if !r.parking.Load() {
-				r.stream.Close()
-			}
+			r.stream.Close()
 			return
 		}
 	}
@@ -200,11 +183,6 @@ func (r *Runner) handle(kind wire.Type, payload []byte) error {
 	run := r.current.Load()
 	switch kind {
 	case wire.TypePong:
-		r.pongs.Add(1)
-		select {
-		case r.ponged <- struct{}{}:
-		default:
-		}
 		return nil
 	case wire.TypeStdout, wire.TypeStderr:
 		if run != nil {

@@ -145,7 +145,7 @@ func (t *Terminal) shake(c Command) error {
 	}
 	req := wire.Request{
 		Seq: terminalSeq, Path: c.Path, Shell: c.Shell, Script: []byte(c.Script), Args: c.Args,
-		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive, Watch: c.Watch, Origin: c.origin(),
+		Env: c.Env, Dir: c.Dir, UID: c.UID, GID: c.GID, Exclusive: c.Exclusive, Watch: c.Watch,
 	}
 	r := Runner{stream: t.stream} // for its sending only
 	if err := r.sendRequest(req.AppendFor(t.version, nil)); err != nil {

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/moby/patternmatcher"
 	"github.com/tailscale/hujson"
@@ -209,8 +208,8 @@ func (d *devcontainer) readEnv(o *jsonObject) error {
 }
 
 var (
-	variableName = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	devVariable  = pattern(`\$\{([A-Za-z]+)(?::([^}]*))?\}`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	devVariable  = regexp.MustCompile(`\$\{([A-Za-z]+)(?::([^}]*))?\}`)
 )
 
 // dockerEnv returns variables as a Dockerfile's ENV takes them, sorted, and the names of those that are
@@ -219,7 +218,7 @@ func dockerEnv(env map[string]*string) (set, left []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
 		switch {
-		case !variableName().MatchString(name):
+		case !variableName.MatchString(name):
 			return nil, nil, fmt.Errorf("%q is not the name of a variable", name)
 		case value == nil:
 			left = append(left, name)
@@ -243,8 +242,8 @@ func dockerValue(value string) (string, bool) {
 	b.WriteByte('"')
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`)
 	at := 0
-	for _, m := range devVariable().FindAllStringSubmatchIndex(value, -1) {
-		if value[m[2]:m[3]] != "containerEnv" || m[4] < 0 || !variableName().MatchString(value[m[4]:m[5]]) {
+	for _, m := range devVariable.FindAllStringSubmatchIndex(value, -1) {
+		if value[m[2]:m[3]] != "containerEnv" || m[4] < 0 || !variableName.MatchString(value[m[4]:m[5]]) {
 			return "", false
 		}
 		b.WriteString(quote.Replace(value[at:m[0]]) + "${" + value[m[4]:m[5]] + "}")
@@ -303,7 +302,7 @@ func commandLines(raw json.RawMessage) (string, error) {
 		}
 		return lines.String(), nil
 	}
-	if m := devVariable().FindStringSubmatch(text); m != nil && (m[2] != "" || strings.HasSuffix(m[1], "Folder") || strings.HasSuffix(m[1], "Basename")) {
+	if m := devVariable.FindStringSubmatch(text); m != nil && (m[2] != "" || strings.HasSuffix(m[1], "Folder") || strings.HasSuffix(m[1], "Basename")) {
 		return "", fmt.Errorf("%s is not known in a session; write the path or the value", m[0])
 	}
 	if strings.Contains(text, "\x00") {
@@ -397,17 +396,12 @@ func (d *devcontainer) featureEnv(options map[string]any) []string {
 }
 
 var (
-	notInNames = pattern(`[^A-Za-z0-9_]`)
-	notAtFirst = pattern(`^[0-9_]+`)
+	notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
+	notAtFirst = regexp.MustCompile(`^[0-9_]+`)
 )
 
-// pattern compiles an expression when it is first used, not at the start of the program.
-func pattern(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
-
 func optionVariable(name string) string {
-	return strings.ToUpper(notAtFirst().ReplaceAllString(notInNames().ReplaceAllString(name, "_"), "_"))
+	return strings.ToUpper(notAtFirst.ReplaceAllString(notInNames.ReplaceAllString(name, "_"), "_"))
 }
 
 // buildDevcontainer makes the image that a devcontainer.json describes: its image or its Dockerfile's, and
@@ -460,7 +454,7 @@ func (r *Resolver) buildOwn(ctx context.Context, d *devcontainer, want engine.Bu
 	}
 	args := maps.Clone(d.build.Args)
 	for name, value := range args {
-		if devVariable().MatchString(value) {
+		if devVariable.MatchString(value) {
 			return engine.Image{}, &SourceError{fmt.Errorf("%s: build.args: %s=%s: nothing of this machine is put into a build by itself; give it with --build-arg %[2]s=VALUE, and leave it out here", d.file, name, value)}
 		}
 	}

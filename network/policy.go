@@ -81,56 +81,6 @@ func (p *Policy) Name(host string) Verdict {
 	return v
 }
 
-// Loopback returns the addresses of 127.0.0.0/8, each with a port, that allow rules name exactly, such as
-// 127.0.0.1:5432, and that no rule denies. A rule for every port names none.
-func (p *Policy) Loopback() []netip.AddrPort {
-	var all []netip.AddrPort
-	for _, r := range p.Allow {
-		for _, port := range r.loopbackPorts() {
-			if at := netip.AddrPortFrom(r.prefix.Addr(), uint16(port)); p.Connect(at.Addr().String(), port).Allowed && !slices.Contains(all, at) {
-				all = append(all, at)
-			}
-		}
-	}
-	return all
-}
-
-// WithoutWay returns the allow rules for addresses that only a program with a route to them, or with a proxy,
-// can make use of: they are not exact addresses of 127.0.0.0/8 with their ports, and no rule allows a name, which could lead
-// there, on one of their ports.
-func (p *Policy) WithoutWay() []Rule {
-	var all []Rule
-	for _, r := range p.Allow {
-		if r.prefix.IsValid() && len(r.loopbackPorts()) == 0 && !p.namesOn(r) {
-			all = append(all, r)
-		}
-	}
-	return all
-}
-
-// namesOn reports whether a rule allows a name on one of the ports of another rule.
-func (p *Policy) namesOn(other Rule) bool {
-	ports := []int{other.port}
-	if other.port == 0 {
-		ports = DefaultPorts
-	}
-	_, ok := find(p.Allow, func(r Rule) bool {
-		return !r.prefix.IsValid() && slices.ContainsFunc(ports, func(port int) bool { return port == anyPort || r.hasPort(port, false) })
-	})
-	return ok
-}
-
-// loopbackPorts returns the ports of a rule for exactly one address of 127.0.0.0/8, or nil for another rule.
-func (r Rule) loopbackPorts() []int {
-	switch {
-	case !r.prefix.IsValid() || !r.prefix.IsSingleIP() || !r.prefix.Addr().Is4() || !r.prefix.Addr().IsLoopback(), r.port == anyPort:
-		return nil
-	case r.port == 0:
-		return DefaultPorts
-	}
-	return []int{r.port}
-}
-
 // denies returns the deny rule for all requests to a host on a port. With anyPort it is one for
 // every port.
 func (p *Policy) denies(j judged, port int) (Rule, bool) {

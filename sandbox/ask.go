@@ -237,7 +237,9 @@ func answered(ctx context.Context, a NetworkAnswer) (NetworkScope, string) {
 
 // noteDecision tells the observer of an answer.
 func (e *Engine) noteDecision(start time.Time, d NetworkDecision) {
-	e.observers.Note(Observation{Kind: EventNetworkAnswer, Session: d.Session, Start: start, End: time.Now(), Decision: &d, secrets: e.opts.Secrets})
+	if o := e.opts.Observer; o != nil {
+		o.Note(Observation{Kind: EventNetworkAnswer, Session: d.Session, Start: start, End: time.Now(), Decision: &d, secrets: e.opts.Secrets})
+	}
 }
 
 // askedText is the text of a command as a question shows it.

@@ -178,25 +178,6 @@ func (s *Session) UpdateNetworkRules(change func(allow, deny []network.Rule) (ne
 	return nil
 }
 
-// NetworkRuleNotes returns notes about rules that were added and that connections cannot make use of: none if
-// this process does not carry the session's connections.
-func (s *Session) NetworkRuleNotes(added []network.Rule) []string {
-	x := s.carrier()
-	if x == nil {
-		return nil
-	}
-	allow, deny := x.permits.get()
-	p := &network.Policy{Allow: allow, Deny: deny}
-	notes := wayNotes(p, added, x.proxied)
-	one := &network.Policy{Allow: added, Deny: deny}
-	for _, at := range x.gateway.Taken() {
-		if slices.Contains(one.Loopback(), at) {
-			notes = append(notes, fmt.Sprintf("network: %s of the session is taken, so connections to it do not get to this machine: end the program that listens there (`sandboxbash session ports` names it), and add the rule again", at))
-		}
-	}
-	return notes
-}
-
 // trustFor has the session trust an authority if rules are the first that need one. Commands that
 // run already have no variables that name it.
 func (x *exceptions) trustFor(spec Spec) error {

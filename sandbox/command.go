@@ -30,8 +30,7 @@ type Command struct {
 	// Decided is the decision of a policy that was asked before. It is only recorded.
 	Decided policy.Decision
 
-	id   string       // of its observation, and of the connections that it makes
-	size TerminalSize // of its terminal
+	id string // of its observation, and of the connections that it makes
 	// Job, if not nil, allows the command to become a job. Otherwise the command ends
 	// with this process at the latest.
 	Job *JobOptions

@@ -38,7 +38,7 @@ func shapeOf(id string, spec Spec, p prerequisites) engine.Shape {
 	draft := maps.Clone(keepLabels(spec))
 	draft[labelLease] = spec.Lease.String()
 	draft[labelShape] = labelSpec{
-		Name: spec.Name, Directory: spec.Directory, By: userKey(), Server: spec.Server,
+		Name: spec.Name, Directory: spec.Directory, By: userKey(),
 		Image: spec.Image, Profile: spec.Profile, User: *spec.User, Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace,
 		HomeInside: spec.HomeInside,
 	}.encode()
@@ -59,12 +59,10 @@ func confinement(spec Spec, mounts []specs.Mount) engine.Confinement {
 // labelsOf returns the content of a session's label labelShape.
 func labelsOf(spec Spec, img engine.Image, over engine.Overlays) labelSpec {
 	return labelSpec{
-		Name: spec.Name, Directory: spec.Directory, By: userKey(), Server: spec.Server,
+		Name: spec.Name, Directory: spec.Directory, By: userKey(),
 		Image: imageName(spec, img), ImageID: string(img.ID), Profile: spec.Profile, User: *spec.User,
 		Network: spec.Network, Limits: spec.Limits, Workspace: spec.Workspace, Path: commandPath(img.Env),
 		Programs: over.Programs, Accounts: over.Accounts, Shape: currentShape, Rules: spec.rules(), Env: spec.Env, Mounts: spec.Mounts, UserName: spec.UserName, HomeInside: spec.HomeInside,
-		Runtime:     spec.Runtime,
-		Checkpoints: spec.Checkpoints != nil,
 	}
 }
 
@@ -75,10 +73,10 @@ func madeLabels(now time.Time) map[string]string {
 
 // sessionLabels returns all labels of a session. Labels without a value are set to "",
 // because otherwise an engine may take them from the image.
-func sessionLabels(spec Spec, l labelSpec, key string, now time.Time) map[string]string {
+func sessionLabels(spec Spec, l labelSpec, now time.Time) map[string]string {
 	labels := madeLabels(now)
 	maps.Copy(labels, keepLabels(spec))
-	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), key, ""
+	labels[labelLease], labels[labelShape], labels[labelKey], labels[labelReader] = spec.Lease.String(), l.encode(), newKey(), ""
 	for _, key := range []string{labelSince, labelCause, labelBytes, labelEntries} {
 		labels[key] = "" // only kept workspaces have a value
 	}

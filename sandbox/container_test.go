@@ -25,7 +25,7 @@ func shape(t *testing.T, spec Spec) engine.Shape {
 	p := prerequisites{image: engine.Image{ID: "sha256:1"}}
 	s := shapeOf(testID, spec, p)
 	s.Labels = func(over engine.Overlays) map[string]string {
-		return sessionLabels(spec, labelsOf(spec, p.image, over), newKey(), time.Now())
+		return sessionLabels(spec, labelsOf(spec, p.image, over), time.Now())
 	}
 	return s
 }

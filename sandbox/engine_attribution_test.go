@@ -55,7 +55,7 @@ func TestAttribution(t *testing.T) {
 			t.Parallel()
 			client := dockertest.Connect(t)
 			seen := &attributions{commands: map[string]string{}, made: map[string]sandbox.Connection{}}
-			e := newEngine(client, resolver(t, client), sandbox.Options{Resolver: hosts, Observers: []sandbox.Observer{seen}})
+			e := newEngine(client, resolver(t, client), sandbox.Options{Resolver: hosts, Observer: seen})
 			spec := sandbox.Spec{Profile: profile, Allow: rules(t, at.String())}
 			for _, host := range hosts {
 				spec.Allow = append(spec.Allow, rules(t, fmt.Sprintf("%s:%d", host, at.Port()))...)

@@ -50,52 +50,9 @@ func networked(t *testing.T, spec sandbox.Spec, handler http.Handler) (*sandbox.
 	t.Cleanup(server.Close)
 	at := netip.MustParseAddrPort(server.Listener.Addr().String())
 	client := dockertest.Connect(t)
-	// The range allows the address that the name leads to, and leaves the session's own port free.
-	spec.Allow = rules(t, fmt.Sprintf("web.test:%d", at.Port()), fmt.Sprintf("127.0.0.0/8:%d", at.Port()))
+	spec.Allow = rules(t, fmt.Sprintf("web.test:%d", at.Port()), at.String())
 	e := newEngine(client, resolver(t, client), sandbox.Options{Resolver: names{"web.test"}})
 	return startIn(t, client, e, spec), fmt.Sprintf("http://web.test:%d", at.Port())
-}
-
-// A service of this machine that a rule names is at the same address in the session, unless one of the session's
-// programs is there first.
-func TestNetworkLoopback(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
-	t.Cleanup(server.Close)
-	at := server.Listener.Addr().String()
-	_, port, _ := strings.Cut(at, ":")
-	client := dockertest.Connect(t)
-	s := startIn(t, client, newEngine(client, resolver(t, client), sandbox.Options{}), sandbox.Spec{Allow: rules(t, at)})
-	if got := script(t, s, "curl -sS http://"+at+"/ http://localhost:"+port+"/"); got != "herehere" {
-		t.Errorf("curl prints %q; want here twice", got)
-	}
-	res, err := s.Run(t.Context(), sandbox.Command{Script: "python3 -m http.server --bind 127.0.0.1 " + port})
-	if err != nil || !strings.Contains(res.Output.Stderr.Text(), "Address already in use") {
-		t.Errorf("a server of the session at the same port: %q, %v; want that the address is in use", res.Output.Stderr.Text(), err)
-	}
-
-	if err := s.SetNetworkRules(nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	script(t, s, "echo own >index.html; python3 -m http.server --bind 127.0.0.1 "+port+" >log 2>&1 & echo $! >pid; "+
-		"until curl -sS -o got http://"+at+"/; do sleep 0.1; done 2>/dev/null")
-	again := rules(t, at)
-	if err := s.SetNetworkRules(again, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := script(t, s, "curl -sS http://"+at+"/"); got != "own\n" {
-		t.Errorf("curl prints %q; want that of the session's own server", got)
-	}
-	if notes := s.NetworkRuleNotes(again); len(notes) != 1 || !strings.Contains(notes[0], at+" of the session is taken") {
-		t.Errorf("NetworkRuleNotes() = %q; want that %s is taken", notes, at)
-	}
-	script(t, s, "kill $(cat pid); while curl -sS -o got http://"+at+"/; do sleep 0.1; done 2>/dev/null")
-	if err := s.SetNetworkRules(again, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got, notes := script(t, s, "curl -sS http://"+at+"/"), s.NetworkRuleNotes(again); got != "here" || len(notes) > 0 {
-		t.Errorf("once the port is free curl prints %q, with the notes %q; want here", got, notes)
-	}
 }
 
 func TestNetwork(t *testing.T) {

@@ -101,7 +101,7 @@ func TestSecretNeverEnters(t *testing.T) {
 	watcher := &connectionWatcher{}
 	client := dockertest.Connect(t)
 	e := newEngine(client, resolver(t, client), sandbox.Options{
-		Resolver: names{"example.com", "other.example.com"}, Roots: roots, Secrets: known, Artifacts: store, Observers: []sandbox.Observer{watcher},
+		Resolver: names{"example.com", "other.example.com"}, Roots: roots, Secrets: known, Artifacts: store, Observer: watcher,
 	})
 	host, other := fmt.Sprintf("example.com:%d", at.Port()), fmt.Sprintf("other.example.com:%d", at.Port())
 	s := startIn(t, client, e, sandbox.Spec{

@@ -33,7 +33,6 @@ type fakeEngine struct {
 	pull    func(path string) []byte
 	// survey is what a directory is found to hold; nil: a file.
 	survey  func(id, dir string) string
-	clone   func(args []string) wire.Tree
 	onPull  func(f *fakeRunner, path string) // in place of pull
 	stopped bool                             // a command has stopped what takes a push
 	// jobs answers the verb jobs, whose query is in the runner's stdin.

@@ -128,8 +128,6 @@ func (f *fakeRunner) begin() {
 			f.engine.lease(strings.Join(req.Args, " "))
 		}
 		f.answer(nil)
-	case "clone":
-		f.answer(f.engine.cloned(req.Args[1:]))
 	case "survey":
 		f.answer(f.engine.surveyed(f.session, req.Args[2:]))
 	case "push", "jobs": // at the end of its input
@@ -137,15 +135,6 @@ func (f *fakeRunner) begin() {
 	default:
 		f.answer(nil)
 	}
-}
-
-// cloned answers the verb clone.
-func (d *fakeEngine) cloned(args []string) []byte {
-	t := wire.Tree{Entries: 3, Bytes: 10}
-	if d.clone != nil {
-		t = d.clone(args)
-	}
-	return t.Append(nil)
 }
 
 // surveyed answers the verb survey.

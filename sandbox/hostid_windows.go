@@ -3,14 +3,14 @@ package sandbox
 import (
 	"strings"
 
-	winregistry "golang.org/x/sys/windows/registry"
+	"golang.org/x/sys/windows/registry"
 )
 
 // machineID returns the id that Windows has given this machine at its installation, "" if it
 // is not known. Labels of sessions hold what has become of it, so its form may not change.
 func machineID() string {
 	// A 32-bit program has a view of its own of the registry, which lacks the id.
-	key, err := winregistry.OpenKey(winregistry.LOCAL_MACHINE, `SOFTWARE\Microsoft\Cryptography`, winregistry.READ|winregistry.WOW64_64KEY)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SOFTWARE\Microsoft\Cryptography`, registry.READ|registry.WOW64_64KEY)
 	if err != nil {
 		return ""
 	}

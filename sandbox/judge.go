@@ -37,9 +37,6 @@ const (
 	CauseUnmerged        exec.Cause = "unmerged"
 	CauseApplying        exec.Cause = "applying"
 	CauseDiverged        exec.Cause = "diverged"
-	CauseOpen            exec.Cause = "files-open" // see OpenError
-	CauseNoCheckpoints   exec.Cause = "no-checkpoints"
-	CauseCheckpoints     exec.Cause = "checkpoints" // they cannot be made
 	CauseForeignBind     exec.Cause = "foreign-bind"
 	CauseBadCache        exec.Cause = "bad-cache"
 	CauseUnknownCache    exec.Cause = "unknown-cache"
@@ -99,9 +96,6 @@ var kinds = []struct {
 	{FaultConflict, CauseUnmerged, typed[*ApplyConflictError]},
 	{FaultConflict, CauseApplying, wraps(ErrApplyBusy)},
 	{FaultConflict, CauseDiverged, wraps(ErrDiverged)},
-	{FaultConflict, CauseOpen, typed[*OpenError]},
-	{FaultConflict, CauseCheckpoints, typed[*checkpointError]},
-	{FaultConflict, CauseNoCheckpoints, wraps(ErrNoCheckpoints)},
 	{FaultInput, CauseForeignBind, typed[*ForeignBindError]},
 	{FaultInput, CauseBadCache, typed[*engine.CacheError]},
 	{FaultInput, CauseUnknownCache, wraps(ErrUnknownCache)},

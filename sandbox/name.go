@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,27 +21,15 @@ import (
 // LastStarted is the reference of the session of this user that was started last and lives.
 const LastStarted = "last"
 
-// maxName is how long a name may be: as a host's.
-const maxName = 63
-
-// isName reports whether Spec.Name may be name.
-func isName(name string) bool {
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-' && i > 0:
-		default:
-			return false
-		}
-	}
-	return name != "" && len(name) <= maxName
-}
+// nameForm is what Spec.Name may be.
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // checkName returns an error for a name that a session cannot have.
 func checkName(name string) error {
 	switch {
 	case name == "":
 		return nil
-	case !isName(name):
+	case !nameForm.MatchString(name):
 		return fmt.Errorf("name %q: it can have up to 63 of a-z, 0-9 and -, and does not start with -", name)
 	case name == LastStarted:
 		return fmt.Errorf("name %q: it stands for the session that was started last", name)
@@ -127,7 +116,7 @@ func (i Info) refers(part string) bool {
 // this user before those of others, and with a whole name sessions that live before those that
 // have ended.
 func match(all []engine.Session, ref string) (engine.Session, error) {
-	if !isName(ref) {
+	if !nameForm.MatchString(ref) {
 		return engine.Session{}, unknown(ref)
 	}
 	at := map[string]engine.Session{}

@@ -415,9 +415,11 @@ func (w *networkWatch) add(c Connection) {
 
 // noteConnection tells the observer of a connection that has ended.
 func (e *Engine) noteConnection(session string, c Connection) {
-	e.observers.Note(Observation{
-		Kind: EventConnection, Session: session, Start: c.Time, End: c.Time.Add(c.Elapsed), Connection: &c, secrets: e.opts.Secrets,
-	})
+	if o := e.opts.Observer; o != nil {
+		o.Note(Observation{
+			Kind: EventConnection, Session: session, Start: c.Time, End: c.Time.Add(c.Elapsed), Connection: &c, secrets: e.opts.Secrets,
+		})
+	}
 }
 
 // tunnel is a mux.Session as a gateway sees it.
@@ -484,23 +486,12 @@ func (s *Spec) checkNetwork() error {
 
 const bridgeNote = "network bridge: the engine's host, its local network and cloud metadata services are reachable from this session"
 
-// wayNotes returns notes about those of a policy's rules that are for addresses to which programs have no way.
-func wayNotes(p *network.Policy, rules []network.Rule, proxied bool) []string {
-	var notes []string
-	for _, r := range p.WithoutWay() {
-		if !proxied && slices.ContainsFunc(rules, r.Equal) {
-			notes = append(notes, fmt.Sprintf("network: programs of the session have no route to addresses, so %s allows nothing by itself: allow a name that leads there as well", r))
-		}
-	}
-	return notes
-}
-
-// networkNotes returns notes about what of the network may surprise. proxied says that programs have a proxy.
-func (s *Spec) networkNotes(proxied bool) []string {
+// networkNotes returns notes about what of the network may surprise.
+func (s *Spec) networkNotes() []string {
 	if s.Network == NetworkBridge {
 		return append(s.secretNotes(), bridgeNote)
 	}
-	notes := append(s.secretNotes(), wayNotes(&network.Policy{Allow: s.Allow, Deny: s.Deny}, s.Allow, proxied)...)
+	notes := s.secretNotes()
 	excluded := network.Policy{Deny: s.Exclude}
 	for _, r := range s.Allow {
 		for _, part := range r.Expand() {

@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
-// Observer is called with what happens to commands and sessions. An audit log, a journal, metrics and
+// Observer is called with what happens to commands and sessions. An audit log, metrics and
 // traces are made from these calls. Its methods may be called concurrently. They must be
 // quick, because the caller waits for them.
 type Observer interface {
@@ -23,33 +23,6 @@ type Observer interface {
 	// unknown.
 	Note(e Observation)
 }
-
-// OutputObserver is an Observer that is also called with the output of commands and terminals.
-type OutputObserver interface {
-	Observer
-	// Output is called with each piece of output as it arrives, with secrets masked, between the Intend and the Note of its
-	// command. It must not keep the Data. The command waits for it, so that it must be quick.
-	Output(e OutputEvent)
-}
-
-// OutputEvent is a piece of a command's output. For a job, that is what it wrote before it became one.
-type OutputEvent struct {
-	Session string
-	ID      string // of the command
-	Mode    Mode
-	Stream  Stream
-	Data    []byte
-}
-
-// Stream says where output comes from.
-type Stream string
-
-// Streams. Output of a command whose streams are merged is Stdout.
-const (
-	Stdout Stream = "stdout"
-	Stderr Stream = "stderr"
-	Screen Stream = "screen" // what a terminal shows, with its escape sequences; never what is typed
-)
 
 // EventKind is the kind of an observation.
 type EventKind string
@@ -63,8 +36,6 @@ const (
 	EventSessionStop  EventKind = "session-stop"
 	EventConnection   EventKind = "connection" // a connection or a request of the session has ended, or was refused
 	EventReap         EventKind = "reap"       // the remains of a session were removed
-	EventResize       EventKind = "resize"     // a terminal has got another Size
-	EventCheckpoint   EventKind = "checkpoint" // see Observation.Checkpoint
 	// EventJobEnd is the end of a job. Each process that waits for the job, or to which its
 	// end is delivered, observes it once. All have the same JobTag.
 	EventJobEnd EventKind = "job-end"
@@ -96,15 +67,12 @@ type Observation struct {
 	Kind    EventKind
 	ID      string // of a command; the same in Intend and Note
 	Session string // "" if there is none yet
-	// Info describes the session as it was when this process opened it. It is nil where that is not known. It must
-	// not be changed.
-	Info   *Info
-	Start  time.Time
-	End    time.Time
-	Mode   Mode
-	Where  Where
-	Dir    string          // as it was asked for, secrets masked
-	Policy policy.Decision // the zero value if no policy was asked
+	Start   time.Time
+	End     time.Time
+	Mode    Mode
+	Where   Where
+	Dir     string          // as it was asked for, secrets masked
+	Policy  policy.Decision // the zero value if no policy was asked
 	// Status says how the command ended, if Err is nil.
 	Status   exec.Status
 	Err      error // as Run, Push or Pull returns it; it may hold secrets
@@ -114,38 +82,13 @@ type Observation struct {
 	Connection *Connection
 	// Decision is set for EventNetworkAnswer alone.
 	Decision *NetworkDecision
-	// Checkpoint is set for EventCheckpoint alone.
-	Checkpoint *CheckpointChange
-	Size       TerminalSize // of a terminal, in Intend and for EventResize; 0 by 0: the default
-	Masked     int64        // secrets that were masked in the output
-	Job        string       // id of the job that the command became, or that has ended
-	JobTag     string       // identifies that job for ever; its id may be used again
+	Masked   int64  // secrets that were masked in the output
+	Job      string // id of the job that the command became, or that has ended
+	JobTag   string // identifies that job for ever; its id may be used again
 
 	script  string
 	args    []string
 	secrets *sink.Secrets
-}
-
-// CheckpointChange says what was done with a checkpoint of the workspace.
-type CheckpointChange struct {
-	Action string `json:"action"` // such as "made", "undone", "restored" or "removed"
-	ID     string `json:"id,omitempty"`
-	Name   string `json:"name,omitempty"` // as the user gave it
-}
-
-// TerminalSize is the size of a terminal in cells.
-type TerminalSize struct{ Cols, Rows int }
-
-// ObserveCheckpoint notifies the observers of a change that begins at start and has ended, with err if it failed.
-func (s *Session) ObserveCheckpoint(c CheckpointChange, start time.Time, err error) {
-	c.Name = s.engine.opts.Secrets.Scrub(c.Name)
-	s.note(Observation{Kind: EventCheckpoint, Start: start, End: time.Now(), Err: err, Checkpoint: &c})
-}
-
-// note notifies the observers of something about this session.
-func (s *Session) note(e Observation) {
-	e.Session, e.Info, e.secrets = s.ID(), &s.info, s.engine.opts.Secrets
-	s.engine.observers.Note(e)
 }
 
 // Command returns the text of the command with its arguments, with secrets masked, and the
@@ -178,15 +121,6 @@ func Denial(session string, c Command, d policy.Decision, secrets *sink.Secrets)
 	return e
 }
 
-// ThisProcess identifies this process among all that have been on this and other hosts.
-func ThisProcess() string { return self().String() }
-
-// ProcessGone reports whether the process that ThisProcess has named is known to have ended.
-func ProcessGone(process string) bool {
-	o, ok := parseOwner(process)
-	return ok && o.gone()
-}
-
 func newObservation(kind EventKind, session string, c Command, secrets *sink.Secrets) Observation {
 	return Observation{
 		Kind: kind, Session: session, Start: time.Now(), Mode: ModeCommand, Where: InContainer, Policy: c.Decided,
@@ -194,20 +128,23 @@ func newObservation(kind EventKind, session string, c Command, secrets *sink.Sec
 	}
 }
 
-// Denied notifies the observers that a policy has refused a command of this session.
+// Denied notifies the observer that a policy has refused a command of this session.
 func (s *Session) Denied(c Command, d policy.Decision) {
-	if len(s.engine.observers) > 0 {
-		s.note(Denial(s.ID(), c, d, s.engine.opts.Secrets))
+	if o := s.engine.opts.Observer; o != nil {
+		o.Note(Denial(s.ID(), c, d, s.engine.opts.Secrets))
 	}
 }
 
-// Observe notifies the observers of a command that is about to run. The caller must call the
+// Observe notifies the observer of a command that is about to run. The caller must call the
 // returned function once, with the result of the command. An error is an *exec.Error, and
 // the command must not run. Run and Terminal call Observe themselves; it is exported for
 // commands of the session that run elsewhere.
 func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where) (func(Result, error), error) {
-	e, err := s.intend(ctx, EventCommand, mode, where, c)
-	began := s.engine.running.begin(e)
+	o := s.engine.opts.Observer
+	if o == nil {
+		return func(Result, error) {}, nil
+	}
+	e, err := s.intend(ctx, o, EventCommand, mode, where, c)
 	over := func(res Result, err error) {
 		e.End, e.Status, e.Err, e.Artifact, e.Masked = time.Now(), res.Status, err, res.Output.Artifact, res.Output.Masked
 		if err == nil && where == InContainer {
@@ -216,8 +153,7 @@ func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where
 		if res.Job != nil {
 			e.Job, e.JobTag = res.Job.info.ID, res.Job.info.tag
 		}
-		began.end(e)
-		s.engine.observers.Note(e)
+		o.Note(e)
 	}
 	if err != nil {
 		over(Result{}, err)
@@ -226,16 +162,16 @@ func (s *Session) Observe(ctx context.Context, c Command, mode Mode, where Where
 	return over, nil
 }
 
-// intend tells the observers of what is about to happen. An error is an *exec.Error.
-func (s *Session) intend(ctx context.Context, kind EventKind, mode Mode, where Where, c Command) (Observation, error) {
+// intend tells the observer of what is about to happen. An error is an *exec.Error.
+func (s *Session) intend(ctx context.Context, o Observer, kind EventKind, mode Mode, where Where, c Command) (Observation, error) {
 	e := newObservation(kind, s.ID(), c, s.engine.opts.Secrets)
-	e.Mode, e.Where, e.Info, e.Size = mode, where, &s.info, c.size
+	e.Mode, e.Where = mode, where
 	var err error
 	if e.ID = c.id; e.ID == "" {
 		e.ID, err = newID()
 	}
 	if err == nil {
-		err = s.engine.observers.Intend(ctx, e)
+		err = o.Intend(ctx, e)
 	}
 	if err != nil {
 		err = &exec.Error{Outcome: exec.NotStarted, Cause: CauseUnrecorded, Err: err}
@@ -243,37 +179,32 @@ func (s *Session) intend(ctx context.Context, kind EventKind, mode Mode, where W
 	return e, err
 }
 
-// observeTransfer tells the observers of a transfer before and after it is done.
+// observeTransfer tells the observer of a transfer before and after it is done.
 func (s *Session) observeTransfer(ctx context.Context, mode Mode, from, to string, do func() error) error {
-	e, err := s.intend(ctx, EventTransfer, mode, InContainer, Command{Script: strconv.Quote(from), Args: []string{to}})
-	began := s.engine.running.begin(e)
+	o := s.engine.opts.Observer
+	if o == nil {
+		return do()
+	}
+	e, err := s.intend(ctx, o, EventTransfer, mode, InContainer, Command{Script: strconv.Quote(from), Args: []string{to}})
 	if err == nil {
 		err = do()
 	}
 	e.End, e.Err = time.Now(), err
-	began.end(e)
-	s.engine.observers.Note(e)
+	o.Note(e)
 	return err
 }
 
-// noteSession tells the observers of a session's start or end.
+// noteSession tells the observer of a session's start or end.
 func (e *Engine) noteSession(kind EventKind, id string, start time.Time, err error) {
-	e.mu.Lock()
-	s := e.sessions[id]
-	e.mu.Unlock()
-	o := Observation{Kind: kind, Session: id, Start: start, End: time.Now(), Err: err, secrets: e.opts.Secrets}
-	if s != nil {
-		o.Info = &s.info
+	if o := e.opts.Observer; o != nil {
+		o.Note(Observation{Kind: kind, Session: id, Start: start, End: time.Now(), Err: err, secrets: e.opts.Secrets})
 	}
-	if kind != EventSessionStart {
-		e.running.leave(id)
-	}
-	e.observers.Note(o)
 }
 
-// noteJob notifies the observers of a job's end, once in this process.
+// noteJob notifies the observer of a job's end, once in this process.
 func (s *Session) noteJob(info JobInfo) {
-	if info.State == JobRunning || info.State == JobUnknown {
+	o := s.engine.opts.Observer
+	if o == nil || info.State == JobRunning || info.State == JobUnknown {
 		return
 	}
 	s.mu.Lock()
@@ -286,17 +217,16 @@ func (s *Session) noteJob(info JobInfo) {
 	if before {
 		return
 	}
-	s.engine.running.endJob(info.tag)
 	e := Observation{
-		Kind: EventJobEnd, Start: info.Started, End: info.Ended, Mode: ModeJob, Where: InContainer,
-		Receipt: info.Receipt(), Job: info.ID, JobTag: info.tag,
+		Kind: EventJobEnd, Session: s.ID(), Start: info.Started, End: info.Ended, Mode: ModeJob, Where: InContainer,
+		Receipt: info.Receipt(), Job: info.ID, JobTag: info.tag, secrets: s.engine.opts.Secrets,
 	}
 	if info.Status != nil {
 		e.Status = *info.Status
 	} else {
 		e.Err = &exec.Error{Outcome: exec.Unknown, Cause: exec.CauseRunnerLost, Err: errors.New("its end was not seen")}
 	}
-	s.note(e)
+	o.Note(e)
 }
 
 // Stats counts the sessions of this process and their runners.

@@ -85,7 +85,7 @@ func TestObserver(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &witness{}
-		e := New(d, &fakeImages{}, Options{Policy: rules, Observers: []Observer{w}, Secrets: secrets})
+		e := New(d, &fakeImages{}, Options{Policy: rules, Observer: w, Secrets: secrets})
 		s, err := e.Start(t.Context(), Spec{})
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestObserveTransfer(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &witness{}
-		s, err := New(newFakeEngine(t), &fakeImages{}, Options{Observers: []Observer{w}, Secrets: secrets}).Start(t.Context(), Spec{})
+		s, err := New(newFakeEngine(t), &fakeImages{}, Options{Observer: w, Secrets: secrets}).Start(t.Context(), Spec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestUnrecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFakeEngine(t)
 		w := &witness{refuse: errors.New("no space")}
-		e := New(d, &fakeImages{}, Options{Observers: []Observer{w}})
+		e := New(d, &fakeImages{}, Options{Observer: w})
 		s, err := e.Start(t.Context(), Spec{})
 		if err != nil {
 			t.Fatal(err)

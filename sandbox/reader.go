@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,16 +29,24 @@ type readerSpec struct {
 	over   []engine.Attachment
 	labels labelSpec
 	caps   []string // besides those of every session
-	cpus   float64  // 0: one
 }
 
 // startReader starts a reader.
 func (e *Engine) startReader(ctx context.Context, r readerSpec) (engine.Handle, error) {
-	p, err := r.helper()
+	id, err := newID()
 	if err != nil {
-		return engine.Handle{}, err
+		return engine.Handle{}, fmt.Errorf("reader: %w", err)
 	}
-	h, err := e.workspaces.Attach(ctx, p)
+	spec := Spec{
+		Profile: r.labels.Profile, User: &r.labels.User, Network: NetworkNone, Lease: DefaultLease, Limits: readerLimits(r.labels.Limits),
+		Workspace: Workspace{Kind: WorkspaceBind}, // none of its own
+	}
+	labels := sessionLabels(spec, r.labels, time.Now())
+	labels[labelReader] = "true"
+	c := confinement(spec, readerMounts())
+	c.Spec.Root.Readonly = true
+	c.Spec.Process.Capabilities.Bounding = append(capabilities(r.labels.Profile), r.caps...)
+	h, err := e.workspaces.Attach(ctx, engine.Helper{ID: id, Confinement: c, Over: r.over, Labels: labels})
 	if gone, ok := errors.AsType[*engine.GoneError](err); ok {
 		return h, errors.Join(unknown(gone.Session), err)
 	}
@@ -49,28 +56,10 @@ func (e *Engine) startReader(ctx context.Context, r readerSpec) (engine.Handle, 
 	return h, nil
 }
 
-// helper describes the container of a reader.
-func (r readerSpec) helper() (engine.Helper, error) {
-	id, err := newID()
-	if err != nil {
-		return engine.Helper{}, fmt.Errorf("reader: %w", err)
-	}
-	spec := Spec{
-		Profile: r.labels.Profile, User: &r.labels.User, Network: NetworkNone, Lease: DefaultLease, Limits: r.limits(),
-		Workspace: Workspace{Kind: WorkspaceBind}, // none of its own
-	}
-	labels := sessionLabels(spec, r.labels, newKey(), time.Now())
-	labels[labelReader] = "true"
-	c := confinement(spec, readerMounts())
-	c.Spec.Root.Readonly = true
-	c.Spec.Process.Capabilities.Bounding = append(capabilities(r.labels.Profile), r.caps...)
-	return engine.Helper{ID: id, Confinement: c, Over: r.over, Labels: labels}, nil
-}
-
-// limits returns the session's limits, so that everything that could be pulled from
+// readerLimits returns the session's limits, so that everything that could be pulled from
 // the session can be pulled from its reader. Unknown limits get their defaults.
-func (r readerSpec) limits() Limits {
-	return Limits{Memory: max(r.labels.Limits.Memory, defaultMemory), CPUs: cmp.Or(r.cpus, 1), Pids: strictPids}
+func readerLimits(l Limits) Limits {
+	return Limits{Memory: max(l.Memory, defaultMemory), CPUs: 1, Pids: strictPids}
 }
 
 func readerMounts() []specs.Mount {

@@ -14,7 +14,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,9 +44,6 @@ type Options struct {
 	// Ahead is how many runners each session keeps open ahead of need: 1 for a
 	// process that lives long, 0 for one that runs a single command.
 	Ahead int
-	// Runners, if not nil, is asked for a runner before one is opened, and gets the idle runners of
-	// a session that is released. It has an effect if the engine is an engine.Mover.
-	Runners Runners
 	// Warm is how many sessions of the last Spec are kept prepared.
 	Warm int
 	// Resolver resolves the names that sessions with Spec.Allow connect to. nil: this machine's.
@@ -62,9 +58,8 @@ type Options struct {
 	// that it returns is called at the command's end, and returns Result.Network. It may be nil, and
 	// may return nil.
 	Network func(ctx context.Context, session Info) (used func() *NetworkUse)
-	// Observers are called with what happens to commands and sessions, one after the other. One that is an
-	// OutputObserver is called with the output of commands too.
-	Observers []Observer
+	// Observer is called with what happens to commands and sessions. It may be nil.
+	Observer Observer
 	// Keep limits the kept workspaces of sessions that have ended.
 	Keep Keep
 	// Pruned, if not nil, is called with the names of what Images.Prune has removed.
@@ -82,9 +77,6 @@ type Engine struct {
 
 	opening *exec.Openings // of the sessions' runners
 
-	observers observers // of opts
-	running   registry
-
 	idle time.Duration // how long a transfer may stand still
 
 	mu       sync.Mutex
@@ -94,7 +86,7 @@ type Engine struct {
 
 // New returns an Engine whose sessions run on backend. It makes no request to backend.
 func New(backend engine.Engine, images Images, opts Options) *Engine {
-	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}, observers: opts.Observers}
+	e := &Engine{backend: backend, images: images, opts: opts, opening: exec.NewOpenings(), idle: transferIdle, sessions: map[string]*Session{}}
 	e.workspaces, _ = backend.(engine.Workspaces)
 	return e
 }
@@ -144,40 +136,14 @@ func (e *Engine) find(ctx context.Context, ref string) (engine.Session, error) {
 		}
 		return state, err
 	}
-	if !isName(ref) {
+	if !nameForm.MatchString(ref) {
 		return engine.Session{}, unknown(ref)
-	}
-	if state, ok, err := e.findNamed(ctx, ref); ok || err != nil {
-		return state, err
 	}
 	all, err := e.backend.List(ctx)
 	if err != nil {
 		return engine.Session{}, err
 	}
 	return match(all, ref)
-}
-
-// findNamed finds the one session of this user that lives and has a name, which match puts before
-// all others. It asks for no other session, and is false where there is not exactly one.
-func (e *Engine) findNamed(ctx context.Context, name string) (state engine.Session, ok bool, err error) {
-	searcher, ok := e.backend.(engine.Searcher)
-	if !ok || name == LastStarted {
-		return engine.Session{}, false, nil
-	}
-	found, err := searcher.Search(ctx, func(id string, labels map[string]string) bool {
-		return named(engine.Session{Handle: engine.Handle{ID: id}, Labels: labels}).Name == name
-	})
-	if err != nil {
-		return engine.Session{}, false, err
-	}
-	found = slices.DeleteFunc(found, func(s engine.Session) bool {
-		info := named(s)
-		return !isSession(s) || info.Name != name || !info.Mine() || !lives(s.Status)
-	})
-	if len(found) != 1 {
-		return engine.Session{}, false, nil
-	}
-	return found[0], true, nil
 }
 
 // isSession reports whether s can be found and listed. Readers cannot, nor can the remains of
@@ -208,7 +174,6 @@ type Info struct {
 	Env       []string      `json:"env,omitempty"`       // names of the variables that all its commands have: see Spec.Env
 	Mounts    []Mount       `json:"mounts,omitempty"`    // besides the workspace
 	Directory string        `json:"directory,omitempty"` // as Spec.Directory
-	Server    string        `json:"server,omitempty"`    // as Spec.Server
 	Lease     time.Duration `json:"-"`
 	LeaseText string        `json:"lease"`
 	Created   time.Time     `json:"created"`
@@ -244,7 +209,7 @@ func describeLabels(id string, labels map[string]string) (Info, error) {
 	}
 	info.readKeep(labels)
 	l := info.labels
-	info.Name, info.Directory, info.Server = cmp.Or(l.Name, MadeUpName(id)), l.Directory, l.Server
+	info.Name, info.Directory = cmp.Or(l.Name, MadeUpName(id)), l.Directory
 	info.Image, info.ImageID, info.Profile, info.User = l.Image, l.ImageID, l.Profile, l.User
 	info.Network, info.Rules, info.Workspace, info.LeaseText = l.Network, l.Rules, l.Workspace, leaseText(info.Lease)
 	info.Env, info.Mounts, info.UserName, info.Home = l.envNames(), l.Mounts, l.userName(), l.home()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +44,6 @@ type Session struct {
 	ran       ran
 	losses    atomic.Int64 // resets that lost a workspace in memory
 	released  atomic.Bool  // this process has released it
-	ended     atomic.Bool  // this process has ended it
 
 	placeholders []string // of secrets, as variables K=V; set before the first command
 
@@ -145,7 +143,6 @@ func (s *Session) Run(ctx context.Context, c Command) (res Result, err error) {
 	defer func() { over(res, err) }()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s.observeOutput(&c.Output, c.id, c.mode())
 	out, release, err := s.openSink(ctx, c, end)
 	if err != nil {
 		return res, err
@@ -303,20 +300,7 @@ func (s *Session) command(c Command) exec.Command {
 		Shell: shell, Script: c.Script, Args: c.Args, Env: overlay(slices.Concat(l.environment(), l.Env, s.placeholders), c.Env), Dir: dir,
 		UID: l.User.UID, GID: l.User.GID, Stdin: c.Stdin,
 		Exclusive: c.Exclusive, Timeout: c.Timeout, Grace: s.engine.opts.Grace, Watch: l.watch(),
-		ID: c.id, Title: s.title(c),
 	}
-}
-
-// maxTitle bounds what a checkpoint says of a command, in bytes.
-const maxTitle = 120
-
-// title is what checkpoints say of a command; "" in a session that has none.
-func (s *Session) title(c Command) string {
-	if !s.info.labels.Checkpoints {
-		return ""
-	}
-	text, _ := newObservation(EventCommand, s.ID(), c, s.engine.opts.Secrets).Command(maxTitle)
-	return strings.ToValidUTF8(text, "")
 }
 
 // sink makes the writers that a command's output goes through.
@@ -350,14 +334,6 @@ func (s *Session) openRunner(ctx context.Context) (io.ReadWriteCloser, error) {
 
 // runnerStream is the stream of a runner.
 type runnerStream struct{ engine.Stream }
-
-// SetReadDeadline ends a Read that blocks, if the engine's streams can do that.
-func (r runnerStream) SetReadDeadline(at time.Time) error {
-	if stream, ok := r.Stream.(interface{ SetReadDeadline(at time.Time) error }); ok {
-		return stream.SetReadDeadline(at)
-	}
-	return errors.ErrUnsupported
-}
 
 // NoRoom reports whether the runner was ended by the Go runtime because it could not start a
 // thread. It decides by the exit code that the engine reports.
@@ -427,7 +403,6 @@ func (s *Session) Stop(ctx context.Context) error {
 	}
 	s.holding.Wait()
 	start := time.Now()
-	s.ended.Store(true)
 	err := s.engine.remove(ctx, s.handle)
 	if !s.spare {
 		s.engine.noteSession(EventSessionStop, s.ID(), start, err)

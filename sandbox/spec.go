@@ -146,9 +146,6 @@ type Spec struct {
 	// Directory is the directory of this machine that the session was started in, absolute. It
 	// decides nothing here; empty: not said.
 	Directory string
-	// Server marks the sessions that servers with the same options start for anyone who knows their ids, at most 64
-	// bytes; empty: it is not one of those.
-	Server    string
 	Image     string // a reference, an image ID or "host"; empty: the default image
 	Profile   Profile
 	Workspace Workspace
@@ -191,9 +188,6 @@ type Spec struct {
 	HomeInside bool
 	// Mounts are directories that the session sees besides its workspace.
 	Mounts []Mount
-	// Checkpoints has the first checkpoint of the workspace made before the first command; see Session.Undo. nil: none are
-	// made until Session.Checkpoint is called.
-	Checkpoints *CheckpointRules
 	// Lease is how long the session lives while it is idle. It must
 	// be at least a second; 0 is DefaultLease. With Forever it does not end by itself.
 	Lease time.Duration
@@ -201,8 +195,6 @@ type Spec struct {
 	// Stop. Bound directories, workspaces with a Limits.Disk and empty workspaces are not
 	// kept. 0 means that nothing is kept.
 	Keep time.Duration
-
-	filled *filled // where the content of the workspace comes from; nil: from Workspace
 }
 
 const (
@@ -286,11 +278,6 @@ func (s Spec) Normalize() (Spec, error) {
 	if s.HomeInside && s.Limits.Home != 0 {
 		return s, errors.New("a home in the workspace has no size of its own: leave the size out")
 	}
-	if s.Checkpoints != nil {
-		if err := s.Checkpoints.possible(s.Profile, s.Workspace); err != nil {
-			return s, err
-		}
-	}
 	return s, s.normalizeMounts()
 }
 
@@ -359,7 +346,7 @@ func (s Spec) normalizeUser() (Spec, error) {
 	if s.Profile == Dev {
 		owner = User{}
 	}
-	if s.filled == nil && (s.Workspace.Kind == WorkspaceBind || s.Workspace.Kind == WorkspaceCopy) {
+	if s.Workspace.Kind == WorkspaceBind || s.Workspace.Kind == WorkspaceCopy {
 		dirOwner, err := directoryOwner(s.Workspace.Dir)
 		if err != nil {
 			return s, fmt.Errorf("workspace: %w", err)
@@ -390,8 +377,7 @@ type labelSpec struct {
 	Name      string    `json:"name,omitempty"` // as given
 	Directory string    `json:"directory,omitempty"`
 	By        string    `json:"by,omitempty"` // the user who started it, as userKey
-	Server    string    `json:"server,omitempty"`
-	Image     string    `json:"image"` // as asked for
+	Image     string    `json:"image"`        // as asked for
 	ImageID   string    `json:"imageID"`
 	Profile   Profile   `json:"profile"`
 	User      User      `json:"user"`
@@ -414,10 +400,6 @@ type labelSpec struct {
 	UserName string  `json:"userName,omitempty"` // as given
 	// HomeInside says that the home lies in the workspace.
 	HomeInside bool `json:"homeInside,omitempty"`
-	// Runtime is not known of a session of an earlier version.
-	Runtime string `json:"runtime,omitempty"`
-	// Checkpoints says that the session was started with Spec.Checkpoints.
-	Checkpoints bool `json:"checkpoints,omitempty"`
 }
 
 // rules are what a session's label says of its network.

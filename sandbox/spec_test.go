@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sandboxbash/sandboxbash/engine"
 )
@@ -160,7 +159,7 @@ func TestNormalize(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Normalize(%+v) = %v", tt.spec, err)
 			}
-			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Spec{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Normalize(%+v) (-want +got):\n%s", tt.spec, diff)
 			}
 		})

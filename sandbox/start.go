@@ -105,13 +105,8 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec.Workspace.Kind == WorkspaceCopy && spec.filled == nil {
+	if spec.Workspace.Kind == WorkspaceCopy {
 		if s.left, err = s.copyIn(ctx, spec.Workspace); err != nil {
-			return nil, errors.Join(err, s.Stop(ctx))
-		}
-	}
-	if spec.Checkpoints != nil {
-		if err := s.startCheckpoints(ctx, *spec.Checkpoints); err != nil {
 			return nil, errors.Join(err, s.Stop(ctx))
 		}
 	}
@@ -121,16 +116,10 @@ func (e *Engine) start(ctx context.Context, spec Spec) (*Session, error) {
 
 // take returns a session whose name no other has.
 func (e *Engine) take(ctx context.Context, spec Spec) (*Session, error) {
-	err := e.untaken(ctx, spec.Name, "")
-	if err != nil {
+	if err := e.untaken(ctx, spec.Name, ""); err != nil {
 		return nil, err
 	}
-	var s *Session
-	if spec.filled != nil { // none is prepared
-		s, err = e.prepare(ctx, spec)
-	} else {
-		s, err = e.warm.take(ctx, e, spec)
-	}
+	s, err := e.warm.take(ctx, e, spec)
 	if err == nil && spec.Name != "" {
 		err = e.claim(ctx, s, spec.Name)
 	}
@@ -144,8 +133,7 @@ func (e *Engine) take(ctx context.Context, spec Spec) (*Session, error) {
 // image was removed after it was resolved, prepare resolves it again.
 func (e *Engine) prepare(ctx context.Context, spec Spec) (*Session, error) {
 	s, err := e.prepareOnce(ctx, spec)
-	_, gone := errors.AsType[*engine.GoneError](err)
-	if errors.Is(err, engine.ErrNotFound) && !gone && ctx.Err() == nil {
+	if errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil {
 		s, err = e.prepareOnce(ctx, spec)
 	}
 	return s, err
@@ -166,17 +154,12 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 		spec.Env, envNotes = withImageEnv(p.image.Env, spec.Env, e.opts.Secrets.Scrub)
 	}
 	var info Info
-	shape, key := shapeOf(id, spec, p), newKey()
-	if spec.filled != nil {
-		if shape.Workspace.Fill, err = spec.filled.fill(e, spec, p, decodeKey(key)); err != nil {
-			return nil, err
-		}
-	}
+	shape := shapeOf(id, spec, p)
 	shape.Labels = func(over engine.Overlays) map[string]string {
 		now := time.Now()
 		l := labelsOf(spec, p.image, over)
 		l.Proxy = p.info.EmptyResolver && len(spec.Allow) > 0
-		labels := sessionLabels(spec, l, key, now)
+		labels := sessionLabels(spec, l, now)
 		info = Info{
 			ID: id, Name: cmp.Or(l.Name, MadeUpName(id)), Directory: l.Directory, Status: engine.StatusRunning, Image: l.Image, ImageID: l.ImageID, Profile: l.Profile, User: l.User, Network: l.Network, Rules: l.Rules,
 			Limits: l.Limits, Workspace: l.Workspace, Env: l.envNames(), Mounts: l.Mounts, UserName: l.userName(), Home: l.home(), Lease: spec.Lease, LeaseText: leaseText(spec.Lease), Created: now,
@@ -192,7 +175,7 @@ func (e *Engine) prepareOnce(ctx context.Context, spec Spec) (*Session, error) {
 	info.Container = handle.Ref
 	s := e.session(handle, info)
 	s.spare = true
-	s.notes = slices.Concat(p.notes, envNotes, spec.mountNotes(), spec.nameNotes(), spec.accountNotes(info.labels), notes, spec.networkNotes(p.info.EmptyResolver), sizeNotes)
+	s.notes = slices.Concat(p.notes, envNotes, spec.mountNotes(), spec.nameNotes(), spec.accountNotes(info.labels), notes, spec.networkNotes(), sizeNotes)
 	s.standing = slices.Concat(p.notes, notes)
 	if spec.Network == NetworkBridge {
 		s.standing = append(s.standing, bridgeNote)
@@ -236,9 +219,6 @@ func (s *Session) ready(ctx context.Context, spec Spec, info engine.Info) error 
 
 // imageName returns a name for people of the image that a session was started from.
 func imageName(spec Spec, img engine.Image) string {
-	if spec.filled != nil && spec.filled.image != "" {
-		return spec.filled.image
-	}
 	if spec.Image == "" && len(img.Refs) > 0 {
 		return img.Refs[0]
 	}
@@ -378,7 +358,7 @@ func (e *Engine) session(handle engine.Handle, info Info) *Session {
 	s.kept = sync.OnceValues(s.artifacts)
 	s.pool = exec.NewPool(exec.Options{
 		Open: s.openRunner, Lease: info.Lease, Ahead: e.opts.Ahead, Paused: s.isPaused, Openings: e.opening,
-		Again: s.mayOpen, Parking: s.parking(),
+		Again: s.mayOpen,
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()

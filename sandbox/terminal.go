@@ -72,8 +72,6 @@ type Terminal struct {
 // Terminal ignores c.Stdin, c.Job and c.Output.Streams, because a terminal has one stream in
 // each direction. Errors are those of Run.
 func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions) (*Terminal, error) {
-	c.id, _ = newID()
-	c.size = TerminalSize(cmp.Or(opts.Size, screen.DefaultSize))
 	res := Result{Session: s.ID()}
 	over, err := s.admit(ctx, &c, ModeTerminal, &res)
 	if err != nil {
@@ -97,7 +95,6 @@ func (s *Session) Terminal(ctx context.Context, c Command, opts TerminalOptions)
 		}, lost: end}
 	}
 	c.Output.Streams, c.Output.LiveStderr = sink.Merged, nil
-	s.observeOutput(&c.Output, c.id, ModeTerminal)
 	c.Output.Text.Return = sink.NewlineReturn
 	c.Output.OnLimit = func() { end(exec.ErrOutputLimit) }
 	released, release := context.WithCancel(context.WithoutCancel(ctx))

@@ -149,9 +149,7 @@ func (s *Session) attend(ctx context.Context, exclusive bool) *attendant {
 // Resize sets the size of the terminal. It is a no-op once the command has ended.
 func (t *Terminal) Resize(ctx context.Context, size screen.Size) error {
 	t.screen.Resize(size)
-	size = t.screen.Snapshot().Size
-	t.session.note(Observation{Kind: EventResize, ID: t.command.id, Mode: ModeTerminal, Start: time.Now(), Size: TerminalSize(size)})
-	return t.resize(ctx, size)
+	return t.resize(ctx, t.screen.Snapshot().Size)
 }
 
 func (t *Terminal) resize(ctx context.Context, size screen.Size) error {

@@ -50,10 +50,6 @@ type Options struct {
 	// without a limit. A Releaser is released instead of being given up.
 	Release <-chan struct{}
 
-	// OnStdout and OnStderr, if not nil, are called with the scrubbed bytes as they arrive, before a live writer is.
-	// They must be quick, and must not keep the bytes. With Merged, OnStdout is called with all output.
-	OnStdout, OnStderr func([]byte)
-
 	// Limit is how many bytes the command may write in all; 0 means any number. Further
 	// bytes are counted and dropped. OnLimit, if not nil, is called once from within a
 	// Write when the limit is exceeded; it must not block.
@@ -122,10 +118,10 @@ func New(opts Options, session *Session, secrets *Secrets) (*Sink, error) {
 	s := &Sink{opts: opts, secrets: secrets}
 	s.spill = newSpill(session, opts.Artifact, opts.Window.withDefaults().Whole)
 	s.hub = newHub(s.snapshot)
-	s.stdout = newStream(s, opts.LiveStdout, opts.OnStdout)
+	s.stdout = newStream(s, opts.LiveStdout)
 	s.stderr = s.stdout
 	if opts.Streams == Split {
-		s.stderr = newStream(s, opts.LiveStderr, opts.OnStderr)
+		s.stderr = newStream(s, opts.LiveStderr)
 	}
 	return s, nil
 }
@@ -207,9 +203,8 @@ func (s *Sink) admit(p []byte) []byte {
 // A stream handles one stream of the command.
 type stream struct {
 	sink    *Sink
-	on      func([]byte) // may be nil
-	live    io.Writer    // nil once it failed
-	gate    *live        // around the live writer; nil without a Release
+	live    io.Writer // nil once it failed
+	gate    *live     // around the live writer; nil without a Release
 	liveErr error
 	bytes   int64
 	scrub   *scrub.Scrubber
@@ -220,8 +215,8 @@ type stream struct {
 	window *window         // guarded by mu
 }
 
-func newStream(s *Sink, w io.Writer, on func([]byte)) *stream {
-	t := &stream{sink: s, on: on, live: w, window: newWindow(s.opts.Window)}
+func newStream(s *Sink, w io.Writer) *stream {
+	t := &stream{sink: s, live: w, window: newWindow(s.opts.Window)}
 	if w != nil && s.opts.Release != nil {
 		t.gate = newLive(w, s.opts.Release)
 		t.live = t.gate
@@ -244,9 +239,6 @@ func (t *stream) Write(p []byte) (int, error) {
 // deliver passes on scrubbed bytes.
 func (t *stream) deliver(p []byte, from scrub.Origin) {
 	t.sink.scrubbed.Add(int64(len(p)))
-	if t.on != nil {
-		t.on(p)
-	}
 	if t.live != nil {
 		if _, err := t.live.Write(p); err != nil {
 			t.live, t.liveErr = nil, err

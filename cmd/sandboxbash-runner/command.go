@@ -74,17 +74,11 @@ func newCommand(s *server, req wire.Request) *command {
 func (c *command) run() {
 	release := func() {}
 	if c.req.Path == "" { // a program of our own takes no slot
-		taken, free, ok := c.server.takeSlots(c.req.Exclusive)
-		if !ok {
+		var ok bool
+		if release, ok = c.server.takeSlots(c.req.Exclusive); !ok {
 			c.fail(wire.Failed{Failure: wire.FailBusy})
 			return
 		}
-		release = c.server.states.took(taken, free)
-	}
-	if err := whole(&c.req); err != nil {
-		release()
-		c.fail(failedErrno(err))
-		return
 	}
 	if c.job != nil {
 		if failed, ok := c.job.prepare(); !ok {
@@ -170,8 +164,6 @@ func (c *command) report(release func()) {
 	// ends this process.
 	c.server.init.leave(left)
 	if c.job != nil && c.job.finished(exit) {
-		c.server.states.ended(&c.req)
-		c.server.states.leave()
 		c.server.init.farewell()
 		os.Exit(0)
 	}
@@ -179,12 +171,8 @@ func (c *command) report(release func()) {
 		c.server.init.farewell()
 	}
 	release()
-	c.server.states.notes.Add(1)
 	c.conclude(wire.TypeExit, exit.Append(nil))
-	c.server.states.ended(&c.req)
-	c.server.states.notes.Done()
 	if exit.Left > 0 {
-		c.server.states.leave()
 		os.Exit(0)
 	}
 }

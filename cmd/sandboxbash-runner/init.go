@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/internal/checkpoint"
 	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
 )
@@ -40,7 +39,6 @@ func slotPath(i int) string { return filepath.Join(stateDir, "slot"+strconv.Itoa
 //	SIGUSR1 of the host      holds all commands until a runner has started: see hold
 //	SIGUSR2 of the host      makes room: kills all below it for at most sweepTime, and reaps it
 //	SIGTERM                  exits with ExitStopped; the kernel kills all other processes
-//	a runner asks for it     starts the verb snap, a checkpoint of what commands have changed
 //	the end of the lease     exits with ExitLeaseOver; the same; unless the session is kept: see LeaseLeft
 //
 // The socket and each pipe have a goroutine of their own, so that a sweep delays no contact. A
@@ -87,10 +85,6 @@ func runInit(args []string) (code int, err error) {
 			over.Reset(left)
 		case <-known.killed:
 			known.sweep()
-		case <-known.snaps.wanted:
-			known.snaps.start()
-		case <-known.snaps.ended:
-			known.snaps.over()
 		case sig := <-signals:
 			switch sig {
 			case unix.SIGTERM:
@@ -153,7 +147,7 @@ func furnishState() error {
 			return err
 		}
 	}
-	return os.WriteFile(turnsFile, make([]byte, checkpoint.TurnsSize(slots)), 0o600)
+	return nil
 }
 
 // draining counts the pipes that PID 1 drains.

@@ -242,7 +242,6 @@ func TestInitState(t *testing.T) {
 	for i := range slots {
 		want += fmt.Sprintf("600 0 slot%d\n", i)
 	}
-	want += "600 0 turns\n"
 	if got := string(out); strings.ReplaceAll(got, "775 0 init", "755 0 init") != want {
 		t.Errorf("the state is\n%swant\n%s", got, want)
 	}

@@ -20,7 +20,6 @@ import (
 //	lineFarewell  the runner ends, and what is below it may live on; PID 1 answers
 //	lineFreeze    the runner is about to stop all commands; PID 1 answers
 //	lineThaw      the runner has continued them
-//	lineSnap      a command has ended after which a checkpoint is wanted
 //
 // A connection that ends without a farewell is that of a runner that was killed.
 type initLine struct {
@@ -35,7 +34,6 @@ const (
 	lineFarewell = 'f'
 	lineFreeze   = 'z'
 	lineThaw     = 't'
-	lineSnap     = 's'
 )
 
 // begun is when this process started.
@@ -106,9 +104,6 @@ func (l *initLine) farewell() { l.ask(lineFarewell, farewellTime) }
 func (l *initLine) beginFreeze() { l.ask(lineFreeze, freezeTime) }
 
 func (l *initLine) endFreeze() { _, _ = unix.Write(l.fd, []byte{lineThaw}) }
-
-// snap asks PID 1 for a checkpoint. If the queue is full, the next command's end asks again.
-func (l *initLine) snap() { _, _ = unix.Write(l.fd, []byte{lineSnap}) }
 
 // ask sends a message and waits up to that long for PID 1 to have taken note of it.
 func (l *initLine) ask(message byte, wait time.Duration) {

@@ -19,16 +19,12 @@
 //	runner reach TARGET…      reports which targets accept connections
 //	runner lease DO TIME      changes when the session ends because it is idle
 //	runner survey TIME DIR…   reports the size of directories, and whether they have changed
-//	runner clone              copies a workspace into another
-//	runner checkpoint         keeps former states of the workspace, and brings them back
-//	runner snap, mend         a checkpoint after a command; the end of an undo that was interrupted
-//	runner materialize …      writes a checkpoint into an empty directory
 //	runner accounts, clear    copy the image's /etc with the session's user; empty a directory
 //
 // init, serve, pty, attend, net, trust, push, pull, manifest, pick and update run as uid 0, with
 // CAP_KILL, CAP_SETUID and CAP_SETGID at most, and are not dumpable; the last five act for
-// the session's user. accounts, clear, clone and survey run as uid 0 of a
-// container that was made for them. lease runs as uid 0. All others run as the session's user. The verbs jobs, ps and ports start no
+// the session's user. accounts, clear and survey run as uid 0 of a container that was made
+// for them. lease runs as uid 0. All others run as the session's user. The verbs jobs, ps and ports start no
 // process: see answer.go. Package wire describes the arguments of each verb. The engine
 // logs them, so a command's script, arguments and environment travel in the stream.
 package main
@@ -42,7 +38,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/runner/jobs"
 	"github.com/sandboxbash/sandboxbash/internal/runner/network"
 	"github.com/sandboxbash/sandboxbash/internal/runner/prepare"
-	"github.com/sandboxbash/sandboxbash/internal/runner/tree"
 	"github.com/sandboxbash/sandboxbash/internal/runner/user"
 	"github.com/sandboxbash/sandboxbash/internal/transfer"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -103,8 +98,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		return prepare.Accounts(args)
 	case wire.VerbClear:
 		err = prepare.Clear(args)
-	case wire.VerbClone:
-		err = tree.Clone(args, os.Stdout)
 	case wire.VerbHome:
 		err = user.Home()
 	case wire.VerbPosture:
@@ -115,8 +108,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 		err = user.Survey(args, os.Stdout)
 	case wire.VerbLease:
 		err = jobs.Dir(wire.JobsDir).NoteLease(args)
-	case wire.VerbCheckpoint, wire.VerbSnap, wire.VerbMend, wire.VerbMaterialize:
-		err = keepStates(verb, args)
 	case wire.VerbTerms:
 		err = user.Terms(os.Stdin, os.Stdout)
 	default:
@@ -126,6 +117,6 @@ func dispatch(verb wire.Verb, args []string) (code int, err error) {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|checkpoint|clear|clone|home|lease|manifest|materialize|mend|net|pick|posture|push|pull|reach|snap|survey|terms|trust|update")
+	fmt.Fprintln(os.Stderr, "usage: runner init|serve|pty|accounts|attend|clear|home|lease|manifest|net|pick|posture|push|pull|reach|survey|terms|trust|update")
 	return wire.ExitUsage
 }

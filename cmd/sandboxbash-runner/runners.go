@@ -35,7 +35,6 @@ type runners struct {
 	contact func()
 	killed  chan struct{} // a token when there is something to sweep
 	arrived chan struct{} // a token when a runner has started
-	snaps   *snapper
 
 	mu       sync.Mutex
 	sessions map[int]bool           // guarded by mu; those that runners have left in an orderly way
@@ -46,7 +45,7 @@ type runners struct {
 
 func newRunners(f *freezer, contact func()) *runners {
 	return &runners{
-		freezer: f, contact: contact, killed: make(chan struct{}, 1), arrived: make(chan struct{}, 1), snaps: newSnapper(),
+		freezer: f, contact: contact, killed: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
 		sessions: map[int]bool{}, left: map[int]uint64{},
 	}
 }
@@ -179,8 +178,6 @@ func (l *runnerLine) receive(fd int) (over, ready bool) {
 		_, _ = unix.Write(fd, b[:])
 	case lineThaw:
 		l.frozen = nil
-	case lineSnap:
-		token(l.of.snaps.wanted)
 	}
 	return false, true
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxbash/sandboxbash/internal/checkpoint"
 	"github.com/sandboxbash/sandboxbash/internal/runner/proc"
 	"github.com/sandboxbash/sandboxbash/internal/runner/shells"
 	"github.com/sandboxbash/sandboxbash/internal/wire"
@@ -61,7 +60,6 @@ type server struct {
 	freezer *freezer
 
 	slot   [slots]*os.File
-	states states
 	shells map[string]shells.Shell
 	room   [2][]byte // for the output of a command, reused
 
@@ -88,7 +86,6 @@ func serve(stdin, stdout *os.File) error {
 // serve is the function serve for a server that has what every command needs.
 func (s *server) serve(stdin, stdout *os.File) (err error) {
 	defer s.init.farewell()
-	defer s.states.leave()
 	if err := s.attach(stdin, stdout); err != nil {
 		return err
 	}
@@ -147,10 +144,6 @@ func newServer() (*server, error) {
 			return nil, err
 		}
 	}
-	if s.states.turns, err = checkpoint.OpenTurns(turnsFile, slots); err != nil {
-		return nil, err
-	}
-	s.states.init = s.init
 	return s, nil
 }
 
@@ -312,28 +305,29 @@ func (s *server) start(req wire.Request) error {
 }
 
 // takeSlots locks one free slot of the session, or all slots for an exclusive command. It
-// returns them, the function that unlocks them, and false if they are not free.
-func (s *server) takeSlots(exclusive bool) (taken []int, release func(), ok bool) {
+// returns the function that unlocks them, and false if they are not free.
+func (s *server) takeSlots(exclusive bool) (release func(), ok bool) {
+	var taken []*os.File
 	release = func() {
-		for _, i := range taken {
-			_ = unix.Flock(int(s.slot[i].Fd()), unix.LOCK_UN)
+		for _, f := range taken {
+			_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		}
 	}
 	want := 1
 	if exclusive {
 		want = len(s.slot)
 	}
-	for i, f := range s.slot {
+	for _, f := range s.slot {
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if taken = append(taken, i); len(taken) == want {
-				return taken, release, true
+			if taken = append(taken, f); len(taken) == want {
+				return release, true
 			}
 		} else if exclusive {
 			break
 		}
 	}
 	release()
-	return nil, nil, false
+	return nil, false
 }
 
 // frameWriter writes frames of several goroutines, one at a time.

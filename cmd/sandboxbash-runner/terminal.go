@@ -117,16 +117,11 @@ func lendTerminal(gid uint32) error {
 // end to the attendant.
 func runOnTerminal(c *command, attendant *os.File) (int, error) {
 	out := c.server.out
-	_, release, ok := c.server.takeSlots(c.req.Exclusive)
+	release, ok := c.server.takeSlots(c.req.Exclusive)
 	if !ok {
 		return 0, refuse(out, wire.Failed{Seq: c.req.Seq, Failure: wire.FailBusy})
 	}
 	defer release()
-	if err := whole(&c.req); err != nil {
-		failed := failedErrno(err)
-		failed.Seq = c.req.Seq
-		return 0, refuse(out, failed)
-	}
 	if failed, ok := c.start(); !ok {
 		failed.Seq = c.req.Seq
 		return 0, refuse(out, failed)
@@ -138,8 +133,6 @@ func runOnTerminal(c *command, attendant *os.File) (int, error) {
 	c.waitForKill()
 	exit := c.exit()
 	out.send(wire.TypeExit, exit.Append(nil))
-	c.server.states.ended(&c.req)
-	c.server.states.leave()
 	if c.status.Signaled() {
 		return 128 + exit.Signal, nil
 	}

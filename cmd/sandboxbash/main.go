@@ -13,7 +13,7 @@ var version string
 
 func main() {
 	silence()
-	os.Exit(cli.Main(version, cli.Words(os.Args), os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(version, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // silence discards what packages write to the process's default logger. HTTP clients of the standard library

@@ -40,29 +40,16 @@ func echo(ctx context.Context, l *lab) (rows []row, err error) {
 	return rows, err
 }
 
-// oneshot compares our command line with docker's, both in a running container: with the runner that the
-// call before has left, and with one that it opens itself.
+// oneshot compares our command line with docker's, both in a running container.
 func oneshot(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.with(ctx, sandbox.Options{}, func(s *sandbox.Session) error {
-		ours := func(reuse string) func(context.Context) error {
-			return func(ctx context.Context) error {
-				return program(ctx, l.binary, "session", "exec", "--reuse", reuse, s.ID(), greet)
-			}
-		}
-		if err := ours("5m")(ctx); err != nil { // which leaves the first
-			return err
-		}
+		ours := func(ctx context.Context) error { return program(ctx, l.binary, "session", "exec", s.ID(), greet) }
 		got, err := interleave(ctx, l.sizes.oneshots,
-			contender{name: "ours", take: timed(ours("5m")), settle: teardown},
-			contender{name: "alone", take: timed(ours("0")), settle: teardown},
+			contender{name: "ours", take: timed(ours), settle: teardown},
 			contender{name: "cli", take: timed(dockerCLI("exec", l.plain, "bash", "-c", greet)), settle: teardown},
 		)
-		rows = []row{
-			slower("`session exec ID 'echo hi'`, p50", got["ours"].median(), got["cli"].median(),
-				"`docker exec`", goal{sense: atMost, limit: 0.3}),
-			slower("`session exec --reuse 0 ID 'echo hi'`, p50", got["alone"].median(), got["cli"].median(),
-				"`docker exec`", goal{sense: atMost, limit: 1}),
-		}
+		rows = []row{slower("`session exec ID 'echo hi'`, p50", got["ours"].median(), got["cli"].median(),
+			"`docker exec`", goal{sense: atMost, limit: 1})}
 		return err
 	})
 	return rows, err

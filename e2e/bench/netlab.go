@@ -65,7 +65,7 @@ type netlab struct {
 	*lab
 
 	program string         // netload, on this machine
-	ports   [4]int         // of HTTP, HTTPS, echoes, and HTTP at port 80, or 0 if that cannot be had
+	ports   [3]int         // of HTTP, HTTPS and echoes
 	roots   *x509.CertPool // holds the server's certificate
 	gateway string         // this machine, as containers on the bridge see it
 	stop    func() error
@@ -197,9 +197,6 @@ func (n *netlab) bringPlain(ctx context.Context) error {
 func (n *netlab) rules() ([]network.Rule, error) {
 	var all []network.Rule
 	for _, port := range n.ports {
-		if port == 0 {
-			continue
-		}
 		for _, host := range []string{netName, "127.0.0.1"} {
 			r, err := network.ParseRule(fmt.Sprintf("%s:%d", host, port))
 			if err != nil {

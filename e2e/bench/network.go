@@ -35,10 +35,9 @@ const (
 	httpPort   = 0
 	httpsPort  = 1
 	echoPort   = 2
-	judgedPort = 3 // port 80, where each request is judged
 )
 
-var schemes = [...]string{httpPort: "http", httpsPort: "https", judgedPort: "http"}
+var schemes = []string{"http", "https"}
 
 // requests are compared with those over the engine's bridge, of a program that has the address and looks
 // up no name. Ours has looked the name up before ("at"), or does so for each connection ("new").
@@ -48,9 +47,6 @@ var requests = []request{
 	{"HTTP, new connection and its name looked up, one at a time", "new", httpPort, 1, goal{}, true},
 	{"HTTP, new connection, 50 at a time", "at", httpPort, manyAtOnce, goal{sense: atMost, limit: 2}, false},
 	{"HTTPS, new connection, 50 at a time", "at", httpsPort, manyAtOnce, goal{sense: atMost, limit: 2}, false},
-	{"HTTP at port 80, judged, new connection, one at a time", "at", judgedPort, 1, goal{}, true},
-	{"HTTP at port 80, judged, new connection, 50 at a time", "at", judgedPort, manyAtOnce, goal{}, false},
-	{"HTTP at port 80, judged, kept connection, one at a time", "kept", judgedPort, 1, goal{}, true},
 	{"HTTP, kept connection, one at a time", "kept", httpPort, 1, goal{}, true},
 	{"HTTPS, kept connection, one at a time", "kept", httpsPort, 1, goal{}, true},
 	{"HTTPS, kept connections, 50 at a time", "kept", httpsPort, manyAtOnce, goal{}, false},
@@ -78,10 +74,6 @@ func netRequests(ctx context.Context, l *lab) (rows []row, err error) {
 	err = l.withNet(ctx, func(n *netlab) error {
 		return n.session(ctx, n.engine(), func(s *sandbox.Session) error {
 			for _, r := range requests {
-				if n.ports[r.port] == 0 {
-					rows = append(rows, row{figure: r.figure + ": not measured, port 80 of this machine cannot be had", ours: "–", baseline: "–"})
-					continue
-				}
 				got, err := interleave(ctx, n.net().rounds,
 					contender{name: "ours", take: n.median(n.inside(s), r), settle: refill},
 					contender{name: "bridge", take: n.median(n.bridged, r)},

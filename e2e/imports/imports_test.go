@@ -61,7 +61,6 @@ var mayImport = map[string][]string{
 
 	// JSON that no two readers understand in different ways.
 	"internal/strictjson": {},
-	"internal/clientfile": {}, // a leaf: internal/cli/mcpcmd edits files of clients with it
 
 	// The search for secrets in streams.
 	"internal/scrub": {},
@@ -75,56 +74,41 @@ var mayImport = map[string][]string{
 	// Trees to and from sessions: the standard library only.
 	"internal/transfer": {},
 
-	// Former states of a workspace: a part of the runner, and the patterns that the host checks.
-	"internal/checkpoint": {"internal/wire"},
-
 	// Texts compared and merged, and what this machine's git is asked.
 	"internal/merge":   {},
 	"internal/hostgit": {},
 
 	// What is kept and told of what happens. The command line fills it in.
 	"internal/audit":     {"internal/filelock"},
-	"internal/journal":   {"internal/audit", "internal/filelock"}, // records of both have the same parts
 	"internal/telemetry": {},
 
 	// Each composes what stands below it.
-	"sandbox":        {"engine", "exec", "internal/checkpoint", "internal/hostgit", "internal/merge", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "internal/webforward", "network", "network/authority", "network/gateway", "network/inject", "policy", "sink"},
+	"sandbox":        {"engine", "exec", "internal/hostgit", "internal/merge", "internal/mux", "internal/screen", "internal/wire", "internal/transfer", "internal/webforward", "network", "network/authority", "network/gateway", "network/inject", "policy", "sink"},
 	"tool":           {"engine", "exec", "internal/screen", "internal/strictjson", "policy", "sandbox", "sink"},
 	"agent":          {"exec", "internal/screen", "policy", "sandbox", "sink", "tool"},
 	"internal/serve": {"agent", "exec", "internal/screen", "internal/strictjson", "network", "policy", "sandbox", "sink", "tool"}, // tool's results and errors are in their types
 
-	// Sessions for those who watch: what the journals say, in a terminal and in a browser.
-	"internal/watch":     {"internal/journal", "internal/screen", "sink"},
-	"internal/watch/tui": {"internal/watch"},
-	"internal/web":       {"internal/watch"},
-
 	// The command line's parts.
-	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/hookcmd", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/mcpcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/shellcmd", "internal/cli/stdio", "internal/cli/watchcmd", "sandbox"},
+	"internal/cli":             {"config", "exec", "images", "internal/cli/artifactcmd", "internal/cli/auditcmd", "internal/cli/cachecmd", "internal/cli/configcmd", "internal/cli/core", "internal/cli/doctorcmd", "internal/cli/exit", "internal/cli/flags", "internal/cli/imagecmd", "internal/cli/jobcmd", "internal/cli/networkcmd", "internal/cli/plancmd", "internal/cli/policycmd", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/servecmd", "internal/cli/sessioncmd", "internal/cli/stdio", "sandbox"},
 	"internal/cli/artifactcmd": {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sink"},
 	"internal/cli/auditcmd":    {"exec", "internal/audit", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/cachecmd":    {"engine", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
-	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/stdio", "internal/journal", "internal/serve", "internal/telemetry", "internal/wire", "network", "policy", "sandbox", "sink"},
+	"internal/cli/core":        {"config", "engine", "engine/docker", "exec", "images", "internal/audit", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/stdio", "internal/serve", "internal/telemetry", "internal/wire", "network", "policy", "sandbox", "sink"},
 	"internal/cli/doctorcmd":   {"config", "engine", "exec", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/stdio", "network", "policy", "sandbox", "sink"},
 	"internal/cli/exit":        {"config", "exec", "internal/wire", "policy", "sandbox"},
 	"internal/cli/flags":       {"config", "internal/cli/exit"},
 	"internal/cli/holder":      {"exec", "internal/cli/exit", "internal/filelock", "internal/screen", "internal/serve", "network", "sandbox"},
-	"internal/cli/hookcmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "sandbox"},
-	"internal/cli/keeper":      {"engine", "internal/cli/exit", "internal/cli/holder", "internal/filelock", "internal/wire", "sandbox"},
 	"internal/cli/imagecmd":    {"config", "engine", "images", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "sandbox"},
 	"internal/cli/jobcmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "sandbox", "sink"},
-	"internal/cli/mcpcmd":      {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/clientfile", "internal/merge", "sandbox"},
 	"internal/cli/networkcmd":  {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "network"},
 	"internal/cli/plancmd":     {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "tool"},
 	"internal/cli/configcmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio"},
 	"internal/cli/policycmd":   {"config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/strictjson", "policy", "tool"},
 	"internal/cli/ptycmd":      {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/runcmd", "internal/cli/stdio", "internal/screen", "internal/serve", "sandbox"},
-	"internal/cli/recordcmd":   {"exec", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/stdio", "internal/journal", "sandbox", "sink"},
 	"internal/cli/report":      {"config", "exec", "internal/cli/exit", "internal/cli/stdio", "sandbox", "sink"},
 	"internal/cli/runcmd":      {"config", "engine", "exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/report", "internal/cli/stdio", "internal/screen", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/cli/watchcmd", "internal/filelock", "internal/serve", "internal/web", "policy", "sandbox", "sink", "tool"},
-	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/keeper", "internal/cli/ptycmd", "internal/cli/recordcmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "internal/watch", "network", "sandbox", "sink"},
-	"internal/cli/shellcmd":    {"exec", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/runcmd", "internal/cli/stdio", "internal/wire", "sandbox"},
-	"internal/cli/watchcmd":    {"internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/ptycmd", "internal/cli/sessioncmd", "internal/cli/stdio", "internal/journal", "internal/screen", "internal/serve", "internal/watch", "internal/watch/tui", "sandbox"},
+	"internal/cli/servecmd":    {"agent", "config", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/policycmd", "internal/cli/stdio", "internal/filelock", "internal/serve", "policy", "sandbox", "sink", "tool"},
+	"internal/cli/sessioncmd":  {"engine", "internal/audit", "internal/cli/auditcmd", "internal/cli/core", "internal/cli/exit", "internal/cli/flags", "internal/cli/holder", "internal/cli/ptycmd", "internal/cli/runcmd", "internal/cli/stdio", "internal/hostgit", "internal/serve", "network", "sandbox", "sink"},
 	"internal/cli/stdio":       {"internal/background", "internal/cli/exit", "sink"},
 	// For tests alone: the whole program.
 	"internal/cli/clitest": {"engine", "engine/enginetest", "internal/cli", "internal/cli/core", "internal/cli/exit", "internal/wire", "sandbox"},
@@ -132,7 +116,7 @@ var mayImport = map[string][]string{
 	// Programs. The command line alone knows the configuration and which engine
 	// it is; the runner is the only code of ours next to hostile code.
 	"cmd/sandboxbash":        {"internal/cli"},
-	"cmd/sandboxbash-runner": {"internal/checkpoint", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tree", "internal/runner/tty", "internal/runner/user", "internal/transfer", "internal/wire"},
+	"cmd/sandboxbash-runner": {"internal/wire", "internal/runner/jobs", "internal/runner/network", "internal/runner/prepare", "internal/runner/proc", "internal/runner/shells", "internal/runner/tty", "internal/runner/user", "internal/transfer"},
 	"images/packrunner":      {},
 
 	// Parts of the runner.
@@ -142,7 +126,6 @@ var mayImport = map[string][]string{
 	"internal/runner/tty":     {"internal/wire", "internal/runner/proc"},
 	"internal/runner/network": {"internal/mux", "internal/runner/proc", "internal/wire"},
 	"internal/runner/prepare": {"internal/wire", "internal/runner/proc", "internal/runner/shells"},
-	"internal/runner/tree":    {"internal/wire"},
 	"internal/runner/user":    {"internal/wire", "internal/runner/proc", "internal/transfer"},
 
 	// For tests alone: the rows of the contracts' corpus.
@@ -179,7 +162,7 @@ var (
 
 // runnerImports are what the program inside the container is made of, besides
 // the standard library.
-var runnerImports = []string{module + "/internal/wire", module + "/internal/checkpoint", module + "/internal/mux", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
+var runnerImports = []string{module + "/internal/wire", module + "/internal/mux", module + "/internal/runner/", module + "/internal/transfer", "golang.org/x/sys/"}
 
 // pkg is a package as `go list` tells of it.
 type pkg struct {

@@ -112,9 +112,6 @@ func search(ctx context.Context, ends []endpoint, opts Options) (*Client, error)
 // the default socket is not there; else found is false.
 func (c *Client) Found() (source, address string, found bool) { return c.source, c.address, c.found }
 
-// Address is where the engine was reached.
-func (c *Client) Address() string { return c.address }
-
 // pingTimeout bounds the first contact with one address.
 const pingTimeout = 10 * time.Second
 
@@ -357,24 +354,10 @@ func (c *Client) request(ctx context.Context, method, route string, body io.Read
 // getRaw fetches a small JSON document that the Docker client would lose a
 // part of.
 func (c *Client) getRaw(ctx context.Context, route string) ([]byte, error) {
-	return c.get(ctx, route, nil, maxInspect)
-}
-
-// getJSON fetches a JSON document of which v holds the parts that are needed.
-func (c *Client) getJSON(ctx context.Context, route string, query url.Values, v any) error {
-	text, err := c.get(ctx, route, query, maxAnswer)
-	if err == nil {
-		err = json.Unmarshal(text, v)
-	}
-	return err
-}
-
-func (c *Client) get(ctx context.Context, route string, query url.Values, most int64) ([]byte, error) {
 	req, err := c.request(ctx, http.MethodGet, route, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	req.URL.RawQuery = query.Encode()
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -383,11 +366,11 @@ func (c *Client) get(ctx context.Context, route string, query url.Values, most i
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusError(resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxInspect+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(body)) > most {
+	if len(body) > maxInspect {
 		return nil, errLongAnswer
 	}
 	return body, nil

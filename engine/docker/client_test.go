@@ -214,8 +214,8 @@ func TestOpenExec(t *testing.T) {
 		{name: "a cut stream", create: made, start: upgraded(frame(1, "out")[:10]), out: "ou", err: io.ErrUnexpectedEOF},
 		{name: "stopped, as Docker says it", create: answer(409, `{"message":"is not running"}`), inspect: stopped, kind: engine.ErrNotRunning},
 		{name: "stopped, as Podman says it", create: answer(500, `{"message":"state improper"}`), inspect: stopped, kind: engine.ErrNotRunning},
-		{name: "paused", create: answer(409, `{"message":"is paused"}`), inspect: answer(200, `{"Id":"x","State":{"Status":"paused"}}`), kind: engine.ErrNotRunning},
-		{name: "conflict of another kind", create: answer(409, `{"message":"is not running"}`), inspect: answer(200, `{"Id":"x","State":{"Status":"running"}}`), kind: engine.ErrConflict},
+		{name: "paused", create: answer(409, `{"message":"is paused"}`), inspect: answer(200, `{"State":{"Status":"paused"}}`), kind: engine.ErrNotRunning},
+		{name: "conflict of another kind", create: answer(409, `{"message":"is not running"}`), inspect: answer(200, `{"State":{"Status":"running"}}`), kind: engine.ErrConflict},
 		{name: "stopped in between", create: made, start: answer(409, `{"message":"x"}`), inspect: stopped, kind: engine.ErrNotRunning},
 		{name: "exec gone", create: made, start: answer(404, `{"message":"no such exec"}`), kind: engine.ErrNotFound},
 	} {

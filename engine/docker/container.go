@@ -3,7 +3,6 @@ package docker
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -103,9 +102,9 @@ func (c *Client) StartContainer(ctx context.Context, id ContainerID) error {
 
 // Container returns what the engine knows of a container.
 func (c *Client) Container(ctx context.Context, nameOrID string) (ContainerState, error) {
-	found, err := ask(ctx, "inspect container "+nameOrID, func(ctx context.Context) (found inspected, err error) {
-		err = c.getJSON(ctx, "/containers/"+nameOrID+"/json", nil, &found)
-		if err == nil && found.ID == "" { // the document names no container
+	found, err := ask(ctx, "inspect container "+nameOrID, func(ctx context.Context) (container.InspectResponse, error) {
+		found, err := c.api.ContainerInspect(ctx, nameOrID)
+		if err == nil && found.ContainerJSONBase == nil { // the document names no container
 			err = errNoContainer
 		}
 		return found, err
@@ -116,48 +115,11 @@ func (c *Client) Container(ctx context.Context, nameOrID string) (ContainerState
 	return state(found), nil
 }
 
-// inspected is what is read of a container's description. Docker's own type has some hundred fields,
-// and to learn them takes a short call of the command line longer than the engine's answer.
-type inspected struct {
-	ID      string `json:"Id"`
-	Name    string
-	Image   string
-	Path    string
-	Args    []string
-	Created string
-	Config  struct{ Labels map[string]string }
-	State   *struct {
-		Status                string
-		OOMKilled             bool
-		ExitCode, Pid         int
-		Error                 string
-		StartedAt, FinishedAt string
-	}
-	Mounts []struct {
-		Type, Name, Source, Destination string
-		RW                              bool
-	}
-	HostConfig struct{ Tmpfs map[string]string }
-}
-
 // Containers lists the containers that have all these labels, in any state,
 // oldest first. One that vanishes while they are listed is left out.
 func (c *Client) Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error) {
-	return c.ContainersLike(ctx, labels, func(map[string]string) bool { return true })
-}
-
-// ContainersLike lists those of Containers whose labels are like that. Each of them costs a request.
-func (c *Client) ContainersLike(ctx context.Context, labels map[string]string, like func(labels map[string]string) bool) ([]ContainerState, error) {
-	type summary struct {
-		ID     string `json:"Id"`
-		Labels map[string]string
-	}
-	list, err := ask(ctx, "list containers", func(ctx context.Context) (list []summary, err error) {
-		filter, err := filters.ToJSON(labelFilter(labels))
-		if err == nil {
-			err = c.getJSON(ctx, "/containers/json", url.Values{"all": {"1"}, "filters": {filter}}, &list)
-		}
-		return list, err
+	list, err := ask(ctx, "list containers", func(ctx context.Context) ([]container.Summary, error) {
+		return c.api.ContainerList(ctx, container.ListOptions{All: true, Filters: labelFilter(labels)})
 	})
 	if err != nil {
 		return nil, err
@@ -169,9 +131,6 @@ func (c *Client) ContainersLike(ctx context.Context, labels map[string]string, l
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8) // enough to hide the round trips of a remote engine
 	for _, one := range list {
-		if !like(one.Labels) {
-			continue
-		}
 		group.Go(func() error {
 			st, err := c.Container(ctx, one.ID)
 			if errors.Is(err, engine.ErrNotFound) {
@@ -206,14 +165,16 @@ func labelFilter(labels map[string]string) filters.Args {
 	return args
 }
 
-func state(found inspected) ContainerState {
+func state(found container.InspectResponse) ContainerState {
 	out := ContainerState{
 		ID:         ContainerID(found.ID),
 		Name:       strings.TrimPrefix(found.Name, "/"),
 		Image:      engine.ImageID(found.Image),
 		Entrypoint: append([]string{found.Path}, found.Args...),
 		Created:    timestamp(found.Created),
-		Labels:     found.Config.Labels,
+	}
+	if found.Config != nil {
+		out.Labels = found.Config.Labels
 	}
 	if st := found.State; st != nil {
 		out.Status = engine.Status(st.Status)
@@ -232,10 +193,12 @@ func state(found inspected) ContainerState {
 		if m.Name != "" {
 			source = m.Name
 		}
-		out.Mounts = append(out.Mounts, Mount{Type: m.Type, Source: source, Target: m.Destination, ReadOnly: !m.RW})
+		out.Mounts = append(out.Mounts, Mount{Type: string(m.Type), Source: source, Target: m.Destination, ReadOnly: !m.RW})
 	}
-	for dir, opts := range found.HostConfig.Tmpfs {
-		out.Mounts = append(out.Mounts, Mount{Type: "tmpfs", Target: dir, ReadOnly: slices.Contains(strings.Split(opts, ","), "ro")})
+	if found.HostConfig != nil {
+		for dir, opts := range found.HostConfig.Tmpfs {
+			out.Mounts = append(out.Mounts, Mount{Type: "tmpfs", Target: dir, ReadOnly: slices.Contains(strings.Split(opts, ","), "ro")})
+		}
 	}
 	slices.SortFunc(out.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
 	return out

@@ -46,6 +46,7 @@ type demux struct {
 	framed bool
 	left   int // bytes of standard output still to come of this frame
 	err    error
+	header [headerSize]byte
 
 	mu     sync.Mutex
 	stderr tail // guarded by mu
@@ -182,22 +183,17 @@ func (d *demux) advance() error {
 
 // next reads a header, and the whole frame if it is not of standard output.
 func (d *demux) next() error {
-	header, err := d.src.Peek(headerSize) // a read that a deadline ends takes no part of it: see between
-	if err != nil {
-		if len(header) > 0 && errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
+	if _, err := io.ReadFull(d.src, d.header[:]); err != nil {
 		return err // io.EOF only between frames
 	}
-	kind, size := header[0], binary.BigEndian.Uint32(header[4:])
-	if header[1] != 0 || header[2] != 0 || header[3] != 0 {
-		return fmt.Errorf("%w: header %x", errFrame, header)
+	size := binary.BigEndian.Uint32(d.header[4:])
+	if d.header[1] != 0 || d.header[2] != 0 || d.header[3] != 0 {
+		return fmt.Errorf("%w: header %x", errFrame, d.header)
 	}
 	if size > maxFrame {
 		return fmt.Errorf("%w: %d bytes announced, %d is the most", errFrame, size, maxFrame)
 	}
-	_, _ = d.src.Discard(headerSize) // it is buffered
-	switch kind {
+	switch d.header[0] {
 	case frameStdout:
 		d.left = int(size)
 		return nil
@@ -206,11 +202,8 @@ func (d *demux) next() error {
 	case frameSystem:
 		return d.complaint(int(size))
 	}
-	return fmt.Errorf("%w: stream %d", errFrame, kind)
+	return fmt.Errorf("%w: stream %d", errFrame, d.header[0])
 }
-
-// between reports whether everything was returned that has been read, up to the end of a frame.
-func (d *demux) between() bool { return d.framed && d.left == 0 && d.src.Buffered() == 0 }
 
 // drain keeps the end of a frame of standard error.
 func (d *demux) drain(size int) error {

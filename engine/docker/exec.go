@@ -253,6 +253,3 @@ func (s *stream) Close() error {
 	}
 	return nil
 }
-
-// SetReadDeadline ends a Read that blocks, with an os.ErrDeadlineExceeded.
-func (s *stream) SetReadDeadline(at time.Time) error { return s.conn.SetReadDeadline(at) }

@@ -146,11 +146,7 @@ func (d *fakeDocker) Container(_ context.Context, nameOrID string) (ContainerSta
 	return ContainerState{}, &engine.Error{Op: "inspect", Kind: engine.ErrNotFound, Err: errors.New("no such container")}
 }
 
-func (d *fakeDocker) Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error) {
-	return d.ContainersLike(ctx, labels, func(map[string]string) bool { return true })
-}
-
-func (d *fakeDocker) ContainersLike(_ context.Context, labels map[string]string, like func(map[string]string) bool) ([]ContainerState, error) {
+func (d *fakeDocker) Containers(_ context.Context, labels map[string]string) ([]ContainerState, error) {
 	if err := d.begin("list"); err != nil {
 		return nil, err
 	}
@@ -158,7 +154,7 @@ func (d *fakeDocker) ContainersLike(_ context.Context, labels map[string]string,
 	defer d.mu.Unlock()
 	var found []ContainerState
 	for _, c := range d.containers {
-		if has(c.Labels, labels) && like(c.Labels) {
+		if has(c.Labels, labels) {
 			found = append(found, c)
 		}
 	}

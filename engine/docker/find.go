@@ -98,23 +98,6 @@ func (e *Engine) List(ctx context.Context) ([]engine.Session, error) {
 	return list, nil
 }
 
-// Search asks only for the containers of sessions that are like that.
-func (e *Engine) Search(ctx context.Context, like func(id string, labels map[string]string) bool) ([]engine.Session, error) {
-	all, err := e.containers.ContainersLike(ctx, map[string]string{labelRole: roleSession}, func(labels map[string]string) bool {
-		return like(labels[labelSession], labels)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var list []engine.Session
-	for _, c := range all {
-		if id, ok := ours(c); ok {
-			list = append(list, sessionOf(id, c))
-		}
-	}
-	return list, nil
-}
-
 // sessionsIn describes the sessions that volumes are left of, as if none had a container.
 // The labels of the mark win over the workspace's, and those over any other volume's.
 func sessionsIn(all []Volume) []engine.Session {
@@ -134,11 +117,8 @@ func sessionsIn(all []Volume) []engine.Session {
 	for id, have := range byID {
 		mark, kept := have[namePrefix+id+keptSuffix]
 		workspace, there := have[namePrefix+id]
-		draft, unfinished := have[namePrefix+id+draftSuffix]
 		s := engine.Session{Handle: engine.Handle{ID: id}, Status: engine.StatusLeft}
 		switch {
-		case unfinished && !kept: // whatever its labels say: it is not whole
-			s.Labels, s.Created = draft.Labels, draft.Created
 		case kept && there:
 			s.Status, s.Labels, s.Created = engine.StatusKept, mark.Labels, mark.Created
 		case kept:

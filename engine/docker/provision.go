@@ -41,13 +41,8 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (ContainerID, []
 	}
 	shape := shapeOf(s, from, own)
 	var id ContainerID
-	var helper fillHelper
-	defer helper.end(ctx, e)
 	group, grouped := errgroup.WithContext(ctx)
-	switch {
-	case s.Workspace.Fill != nil:
-		group.Go(func() error { return helper.fill(grouped, e, s) })
-	case s.Workspace.Bind == "" && s.Workspace.Size == 0:
+	if s.Workspace.Bind == "" && s.Workspace.Size == 0 {
 		group.Go(func() error {
 			return e.copies.FillWorkspace(grouped, namePrefix+s.ID, s.Account.UID, s.Account.GID)
 		})
@@ -67,11 +62,6 @@ func (e *Engine) provision(ctx context.Context, s engine.Shape) (ContainerID, []
 	})
 	if err := group.Wait(); err != nil {
 		return "", nil, errors.Join(err, e.discard(ctx, shape.Name))
-	}
-	if s.Workspace.Fill != nil { // it is whole: from now on it counts
-		if err := e.volumes.RemoveVolume(ctx, namePrefix+s.ID+draftSuffix); err != nil && !errors.Is(err, engine.ErrNotFound) {
-			return "", nil, errors.Join(err, e.discard(ctx, shape.Name))
-		}
 	}
 	id, err = e.boot(ctx, shape, id, func(ctx context.Context) error {
 		err := e.copies.Refill(ctx, s.Image.Arch)
@@ -94,11 +84,6 @@ func (e *Engine) create(ctx context.Context, shape Container, exact bool) (Conta
 
 // prepare makes the session's volumes, still empty, and finds those that it shares.
 func (e *Engine) prepare(ctx context.Context, s engine.Shape) (from shared, notes []string, err error) {
-	if s.Workspace.Fill != nil { // it comes first and goes when the workspace is whole
-		if err := e.volumes.CreateVolume(ctx, Volume{Name: namePrefix + s.ID + draftSuffix, Labels: volumeLabels(s)}); err != nil {
-			return from, nil, err
-		}
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	if s.Workspace.Bind == "" {
 		group.Go(func() error { return e.volumes.CreateVolume(ctx, workspaceVolume(s)) })

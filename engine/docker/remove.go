@@ -21,7 +21,7 @@ func keptVolumes(id string) []string {
 
 // memoryVolumes are those of them that hold nothing for after the session.
 func memoryVolumes(id string) []string {
-	return []string{namePrefix + id + tmpSuffix, namePrefix + id + homeSuffix, namePrefix + id + draftSuffix}
+	return []string{namePrefix + id + tmpSuffix, namePrefix + id + homeSuffix}
 }
 
 // Remove removes a session's container and volumes. The workspace goes first where there

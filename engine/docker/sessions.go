@@ -13,7 +13,7 @@ import (
 
 // Engine runs sessions as containers of a Docker engine. It is an engine.Engine, with
 // engine.Workspaces, engine.Limiter, engine.Holder, engine.Pauser, engine.Waiter, engine.Pruner,
-// engine.Caches, engine.Stock, engine.Mover and engine.Searcher.
+// engine.Caches and engine.Stock.
 //
 // A session is a container, and volumes that end with it: its workspace, unless that is a
 // directory of the engine's machine, its records, and on Podman what is in memory. The engine is
@@ -25,7 +25,6 @@ type Engine struct {
 	volumes    volumes
 	copies     copies
 	stock      stock
-	client     *Client // of the streams that it adopts
 }
 
 var (
@@ -38,15 +37,13 @@ var (
 	_ engine.Pruner     = (*Engine)(nil)
 	_ engine.Caches     = (*Engine)(nil)
 	_ engine.Stock      = (*Engine)(nil)
-	_ engine.Mover      = (*Engine)(nil)
-	_ engine.Searcher   = (*Engine)(nil)
 )
 
 // NewEngine returns an Engine over a client. It asks the engine nothing. runner returns
 // what sessions on a linux architecture, in GOARCH form, have in engine.RunnerDir:
 // images.Runner does.
 func NewEngine(c *Client, runner func(arch string) (engine.Content, error)) *Engine {
-	return &Engine{containers: c, volumes: c, copies: newCopier(c, runner), stock: c, client: c}
+	return &Engine{containers: c, volumes: c, copies: newCopier(c, runner), stock: c}
 }
 
 // containers are the calls of Client on containers.
@@ -61,7 +58,6 @@ type containers interface {
 	RemoveContainer(ctx context.Context, id ContainerID) error
 	Container(ctx context.Context, nameOrID string) (ContainerState, error)
 	Containers(ctx context.Context, labels map[string]string) ([]ContainerState, error)
-	ContainersLike(ctx context.Context, labels map[string]string, like func(labels map[string]string) bool) ([]ContainerState, error)
 	OpenExec(ctx context.Context, id ContainerID, e engine.Exec) (engine.Stream, error)
 	ContainerUsage(ctx context.Context, id ContainerID) (engine.Usage, error)
 	LimitContainer(ctx context.Context, id ContainerID, u engine.Usage) error
@@ -96,7 +92,6 @@ const (
 	tmpSuffix     = "-tmp"
 	homeSuffix    = "-home"
 	keptSuffix    = "-kept"
-	draftSuffix   = "-draft" // of an empty volume that is there as long as a workspace is being filled: see Fill
 )
 
 // Info describes the engine.

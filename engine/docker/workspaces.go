@@ -43,15 +43,14 @@ func (e *Engine) volumesOf(ctx context.Context, id string) ([]string, error) {
 
 // Attach starts a container of the runner's own image over the workspaces.
 func (e *Engine) Attach(ctx context.Context, p engine.Helper) (engine.Handle, error) {
-	id, err := e.attach(ctx, p, nil)
+	id, err := e.attach(ctx, p)
 	if err != nil {
 		return engine.Handle{}, e.discardMade(ctx, err)
 	}
 	return engine.Handle{ID: p.ID, Ref: string(id)}, nil
 }
 
-// attach starts the container of a helper. more are mounts besides those over workspaces.
-func (e *Engine) attach(ctx context.Context, p engine.Helper, more []specs.Mount) (ContainerID, error) {
+func (e *Engine) attach(ctx context.Context, p engine.Helper) (ContainerID, error) {
 	info, err := e.containers.Info(ctx)
 	if err != nil {
 		return "", err
@@ -68,7 +67,7 @@ func (e *Engine) attach(ctx context.Context, p engine.Helper, more []specs.Mount
 	if err != nil {
 		return "", err
 	}
-	shape := containerOf(p.ID, img.ID, p.Confinement, slices.Concat([]specs.Mount{readOnly(runner, engine.RunnerDir)}, p.Spec.Mounts, over, more))
+	shape := containerOf(p.ID, img.ID, p.Confinement, slices.Concat([]specs.Mount{readOnly(runner, engine.RunnerDir)}, p.Spec.Mounts, over))
 	shape.Labels = containerLabels(p.ID, p.Labels, shape.Spec)
 	id, err := e.create(ctx, shape, p.Exact)
 	if err == nil {

@@ -244,30 +244,9 @@ func (e *Engine) Provision(ctx context.Context, s engine.Shape) (engine.Handle, 
 	if err := errors.Join(e.begin(ctx, "provision"), e.drops(s.Confinement), e.makeCaches(s)); err != nil {
 		return engine.Handle{}, nil, err
 	}
-	if err := e.fill(ctx, s); err != nil {
-		return engine.Handle{}, nil, err
-	}
 	made := &session{shape: s, workspace: s.Workspace.Bind == ""}
 	made.Labels = s.Labels(e.Overlays)
 	return e.add(s.ID, made), e.Notes, nil
-}
-
-// fill has the workspace of a session filled by a helper, which is gone afterwards.
-func (e *Engine) fill(ctx context.Context, s engine.Shape) error {
-	if s.Workspace.Fill == nil {
-		return nil
-	}
-	h, err := e.Attach(ctx, s.Workspace.Fill.Helper)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		e.HangUp(h.ID)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.sessions, h.ID)
-	}()
-	return s.Workspace.Fill.Do(ctx, h)
 }
 
 // Find returns a session.

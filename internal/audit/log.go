@@ -77,7 +77,7 @@ func Open(dir string, o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	if err := CheckOwner(root, "audit.dir"); err != nil {
+	if err := checkOwner(root); err != nil {
 		return nil, fmt.Errorf("audit log: %s %w", dir, errors.Join(err, root.Close()))
 	}
 	lock, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
@@ -130,22 +130,29 @@ func (l *Log) Append(r Record) error {
 // ErrBusy means that another process held the log's lock for longer than Options.Patience.
 var ErrBusy = errors.New("another process holds it")
 
+// lockPause is the pause between two attempts to get the lock.
+const lockPause = time.Millisecond
+
 // locked calls do while this process holds the lock.
 func (l *Log) locked(do func() error) error {
-	if err := lockFor(l.lock, l.opts.Patience); err != nil {
+	if err := waitForLock(l.lock, l.opts.Patience); err != nil {
 		return err
 	}
 	return errors.Join(do(), filelock.Unlock(l.lock))
 }
 
-func lockFor(lock *os.File, patience time.Duration) error {
-	switch ok, err := filelock.LockFor(lock, patience); {
-	case err != nil:
-		return fmt.Errorf("lock: %w", err)
-	case !ok:
-		return ErrBusy
+func waitForLock(lock *os.File, patience time.Duration) error {
+	for until := time.Now().Add(patience); ; time.Sleep(lockPause) {
+		ok, err := filelock.TryLock(lock)
+		switch {
+		case err != nil:
+			return fmt.Errorf("lock: %w", err)
+		case ok:
+			return nil
+		case time.Now().After(until):
+			return ErrBusy
+		}
 	}
-	return nil
 }
 
 // catchUp finds the end of the log. Other processes may have added records since, and

@@ -147,7 +147,7 @@ func look(dir string) (*snapshot, error) {
 	lock, err := root.Open(lockName)
 	if err == nil {
 		defer lock.Close() // which releases the lock
-		err = lockFor(lock, readPatience)
+		err = waitForLock(lock, readPatience)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil // a copy of a log, without writers
 	}

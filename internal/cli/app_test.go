@@ -48,16 +48,6 @@ func TestEveryFlagIsASetting(t *testing.T) {
 				return
 			case "force": // it is said for one call: no file and no variable makes every pull overwrite
 				return
-			case "scope", "dry-run", "keep-shell", "hook": // they say what one call writes into files of other programs
-				return
-			case "control", "plain": // they say what one call may do, and how it shows it
-				return
-			case "count", "pause", "secret": // they say what one call of session fork makes
-				return
-			case "checkpoint": // it says between what one answer is
-				return
-			case "approve": // it takes a question from the user: no file and no variable does
-				return
 			case "branch", "report": // they name what one call writes
 				return
 			case "exclude", "exclude-from", "gitignore", "recursive", "watch", "back": // they say what one call copies
@@ -114,13 +104,12 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"session", "start", "--imgae", "x"}, []string{"did you mean --image?"}},
 		{[]string{"job", "logs", "--folow", "bg_1"}, []string{"did you mean --follow?"}},
 		{[]string{"--engin", "x", "session", "ls"}, []string{"did you mean --engine?"}},
-		{[]string{"session", "exec", "--workspace", "copy:.", "web", "true"}, []string{"unknown flag: --workspace", "it is a flag of `sandboxbash mcp install`, `sandboxbash run`, `sandboxbash serve mcp` or another"}},
+		{[]string{"session", "exec", "--workspace", "copy:.", "web", "true"}, []string{"unknown flag: --workspace", "it is a flag of `sandboxbash run`, `sandboxbash serve mcp`, `sandboxbash serve rpc` or another"}},
 		{[]string{"run", "--frobnicate", "true"}, []string{"unknown flag: --frobnicate", "see `sandboxbash run --help`; give a script that starts with - as -c SCRIPT"}},
 		{[]string{"run", "-Z", "true"}, []string{"'Z' in -Z", "-c SCRIPT"}},
 		{[]string{"exec", "web", "true"}, []string{"did you mean `sandboxbash session exec`?"}},
 		{[]string{"ls"}, []string{"did you mean `sandboxbash artifact ls`, `sandboxbash cache ls`, `sandboxbash image ls` or another?"}},
-		{[]string{"session", "log"}, []string{"there is no journal"}},
-		{[]string{"session", "export", "--format", "pdf"}, []string{"is not a format", "asciicast-v3"}},
+		{[]string{"session", "log"}, []string{"did you mean `sandboxbash session logs`"}},
 		{[]string{"session", "logs", "--folow"}, []string{"did you mean --follow?"}},
 		{[]string{"job", "lgs"}, []string{"did you mean `sandboxbash job logs`"}},
 		{[]string{"run", "--network", "host", "true"}, []string{"network (from --network)", "none or bridge"}},

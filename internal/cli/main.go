@@ -17,9 +17,6 @@ import (
 // lastWords is how long cleaning up may still take after a second signal.
 const lastWords = 2 * time.Second
 
-// aMoment is how long a signal that this process has sent itself may take.
-const aMoment = 100 * time.Millisecond
-
 // Main is the whole program; it returns the exit status. The version is "" in a build that
 // is not a release. The first signal cancels what it does, which then
 // cleans up after itself; a second one ends it at once, or as soon as the
@@ -34,18 +31,12 @@ func Main(version string, args, environ []string, stdin io.Reader, stdout, stder
 	signal.Ignore(syscall.SIGPIPE)
 
 	a := &program{core.New(version, environ, stdin, stdout, stderr)}
-	a.Connection.Reuse = true
-	a.Env.LivesShort()
 	defer a.Streams.RestoreTerminal() // a second signal does not wait for what restores it otherwise
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()
 	for received := 0; ; received++ {
 		select {
 		case status := <-done:
-			if a.Ending.Signal != 0 {
-				a.Streams.RestoreTerminal()
-				dieOf(exit.SignalName(a.Ending.Signal))
-			}
 			return status
 		case sig := <-signals:
 			switch sig {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,17 +24,6 @@ type program struct{ *core.Parts }
 
 // execute runs a command line and returns the exit status.
 func (a *program) execute(ctx context.Context, args []string) int {
-	cmd, status := a.call(ctx, args)
-	if status != 0 && cmd != nil {
-		if fixed, err := strconv.Atoi(cmd.Annotations[exit.FailWith]); err == nil {
-			return fixed
-		}
-	}
-	return status
-}
-
-// call runs a command line. It returns the command, nil if there is none of that name.
-func (a *program) call(ctx context.Context, args []string) (cmd *cobra.Command, status int) {
 	a.Secrets.Begin(ctx, args)
 	root := a.root()
 	a.helpAsIs(root)
@@ -57,14 +45,14 @@ func (a *program) call(ctx context.Context, args []string) (cmd *cobra.Command, 
 		err = unsaid
 	}
 	if err == nil {
-		return cmd, 0
+		return 0
 	}
 	if status, ok := errors.AsType[exit.StatusError](err); ok {
-		return cmd, int(status)
+		return int(status)
 	}
 	// An engine's connection can break too: only files are streams of ours.
 	if _, file := errors.AsType[*fs.PathError](err); file && stdio.IsBrokenPipe(err) {
-		return cmd, exit.BrokenPipe
+		return exit.BrokenPipe
 	}
 	v := exit.Judge(err)
 	if ctx.Err() != nil && v.Outcome == exec.NotStarted {
@@ -73,7 +61,7 @@ func (a *program) call(ctx context.Context, args []string) (cmd *cobra.Command, 
 	}
 	exit.Report(a.Streams.Stderr, a.Streams.Paint(a.Streams.Stderr, stdio.Red, "sandboxbash:"), a.Streams.Clean(exit.Words(err)), a.Streams.Clean(v.Todo))
 	_ = a.Streams.EndMasked()
-	return cmd, v.Status
+	return v.Status
 }
 
 // objectCommands print one object with --json. The value is whether it is a result.

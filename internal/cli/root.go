@@ -13,10 +13,8 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/core"
 	"github.com/sandboxbash/sandboxbash/internal/cli/doctorcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
-	"github.com/sandboxbash/sandboxbash/internal/cli/hookcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/imagecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/jobcmd"
-	"github.com/sandboxbash/sandboxbash/internal/cli/mcpcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/networkcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/plancmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/policycmd"
@@ -24,8 +22,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/servecmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/sessioncmd"
-	"github.com/sandboxbash/sandboxbash/internal/cli/shellcmd"
-	"github.com/sandboxbash/sandboxbash/internal/cli/watchcmd"
 )
 
 const rootLong = `sandboxbash runs shell commands in hardened, long-lived containers.
@@ -66,7 +62,6 @@ func (a *program) root() *cobra.Command {
 	}
 	root.AddGroup(
 		&cobra.Group{ID: flags.GroupRun, Title: "Run commands:"},
-		&cobra.Group{ID: flags.GroupAgents, Title: "Work with agents:"},
 		&cobra.Group{ID: flags.GroupOutput, Title: "Inspect output:"},
 		&cobra.Group{ID: flags.GroupSetup, Title: "Set up and check:"},
 	)
@@ -82,8 +77,8 @@ func (a *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		runcmd.Command(a.Parts), sessioncmd.Command(a.Parts), jobcmd.Command(a.Parts), ptycmd.Command(a.Parts),
-		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), watchcmd.Command(a.Parts), auditcmd.Command(a.Parts),
-		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts), shellcmd.Command(a.Parts), hookcmd.Command(a.Parts), mcpcmd.Command(a.Parts),
+		artifactcmd.Command(a.Parts), imagecmd.Command(a.Parts), cachecmd.Command(a.Parts), cachecmd.UsageCommand(a.Parts), auditcmd.Command(a.Parts),
+		policycmd.Command(a.Parts), networkcmd.Command(a.Parts), plancmd.Command(a.Parts), servecmd.Command(a.Parts),
 		doctorcmd.Command(a.Parts), a.versionCommand(), configcmd.Command(a.Parts),
 	)
 	return root

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // Lock waits until the lock is free: of many that take it in turn, each is alone.
@@ -64,32 +63,5 @@ func TestClosedFile(t *testing.T) {
 	}
 	if Locked(f) {
 		t.Error("Locked() = true; want false: nothing is known of it")
-	}
-}
-
-// LockFor takes a lock that is free, and gives up on one that is not.
-func TestLockFor(t *testing.T) {
-	t.Parallel()
-	name := filepath.Join(t.TempDir(), "lock")
-	open := func() *os.File {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	}
-	a, b := open(), open()
-	if ok, err := LockFor(a, 0); !ok || err != nil {
-		t.Errorf("LockFor() of a free lock = %v, %v; want true", ok, err)
-	}
-	if ok, err := LockFor(b, 5*time.Millisecond); ok || err != nil {
-		t.Errorf("LockFor() of a lock that is held = %v, %v; want false", ok, err)
-	}
-	if err := Unlock(a); err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := LockFor(b, time.Minute); !ok || err != nil {
-		t.Errorf("LockFor() of a lock that is free again = %v, %v; want true", ok, err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -183,19 +182,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 var (
-	loosePath = pattern(`^[0-9a-f]{2}/([0-9a-f]{38}|[0-9a-f]{62})$`)
-	packPath  = pattern(`^pack/pack-[0-9a-f]{40,64}\.pack$`)
+	loosePath = regexp.MustCompile(`^[0-9a-f]{2}/([0-9a-f]{38}|[0-9a-f]{62})$`)
+	packPath  = regexp.MustCompile(`^pack/pack-[0-9a-f]{40,64}\.pack$`)
 )
-
-// pattern compiles an expression when it is first used, not at the start of the program.
-func pattern(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
 
 // Wants reports whether a file of the objects of a repository, by its path from there, is one that
 // Take takes: an object or a pack of objects, which is not here.
 func (c *Import) Wants(name string) bool {
-	if !loosePath().MatchString(name) && !packPath().MatchString(name) {
+	if !loosePath.MatchString(name) && !packPath.MatchString(name) {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(c.objects, filepath.FromSlash(name)))
@@ -207,7 +201,7 @@ func (c *Import) Take(ctx context.Context, name string, content io.Reader) error
 	if !c.Wants(name) {
 		return errors.New("it was not asked for")
 	}
-	if packPath().MatchString(name) {
+	if packPath.MatchString(name) {
 		cmd := c.ofOwn(ctx, "index-pack", "--stdin", "--max-input-size="+strconv.Itoa(MaxObjects))
 		cmd.Stdin = content
 		if _, err := answer(cmd); err != nil {

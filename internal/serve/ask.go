@@ -2,15 +2,14 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sandboxbash/sandboxbash/sandbox"
-	"github.com/sandboxbash/sandboxbash/tool"
 )
 
 // scopes are what a client's user can answer. A client may accept by itself, so no answer of a client
@@ -50,9 +49,40 @@ const elicitSchema = `{
   "required": ["answer"]
 }`
 
-// canElicit reports whether a client's user can be asked with a form.
-func canElicit(c *mcp.ClientCapabilities) bool {
-	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+// noRequests is the first version of the protocol whose servers send no requests.
+const noRequests = "2026-07-28"
+
+// canElicit reports whether a client's user can be asked.
+func canElicit(ss *mcp.ServerSession) bool {
+	hello := ss.InitializeParams()
+	if hello == nil || hello.Capabilities == nil || hello.Capabilities.Elicitation == nil || hello.ProtocolVersion >= noRequests {
+		return false
+	}
+	can := hello.Capabilities.Elicitation
+	return can.Form != nil || can.URL == nil
+}
+
+// ask asks the user of an MCP client.
+func (p *mcpPeer) ask(ctx context.Context, q sandbox.NetworkQuestion) sandbox.NetworkAnswer {
+	answer := sandbox.NetworkAnswer{Scope: sandbox.AllowNo, By: "mcp"}
+	p.mu.Lock()
+	call := p.asking
+	p.mu.Unlock()
+	if call == nil {
+		return answer
+	}
+	// Over HTTP a question travels with the answer to a call.
+	call, cancel := context.WithCancel(context.WithoutCancel(call))
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	res, err := p.session.Elicit(call, &mcp.ElicitParams{Message: questionText(q), RequestedSchema: json.RawMessage(elicitSchema)})
+	if err != nil || res.Action != "accept" {
+		return answer
+	}
+	text, _ := res.Content["answer"].(string)
+	answer.Scope = scopeOf(text)
+	return answer
 }
 
 // questionText is a question in words.
@@ -85,31 +115,4 @@ func printable(text string) string {
 		text = string(r[:maxAskedText]) + "..."
 	}
 	return text
-}
-
-// deniedForm is the form of a question about a command that the policy denies.
-const deniedForm = `{
-  "type": "object",
-  "properties": {
-    "answer": {"type": "string", "title": "Run it?", "enum": ["no", "once"], "description": "once: this command, this time", "default": "no"}
-  },
-  "required": ["answer"]
-}`
-
-// maxAskedCommand bounds a command that a user is asked about, in bytes: they must see all of it.
-const maxAskedCommand = 2 << 10
-
-// askDenied asks the user about a command that the policy denies. Each line of it has a mark in front, so that none
-// passes for one of the question's.
-func (c *mcpCall) askDenied(_ context.Context, d tool.Denial, command string) bool {
-	if len(command) > maxAskedCommand {
-		return false
-	}
-	text := "The policy denies a command of the agent in the sandbox: " + printable(d.Reason) + " (rule " + printable(d.Rule) + "). The command:"
-	for line := range strings.SplitSeq(command, "\n") {
-		quoted := strconv.Quote(line)
-		text += "\n| " + strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-	}
-	answer, _ := c.askUser(question{text: text, schema: deniedForm})
-	return answer == "once"
 }

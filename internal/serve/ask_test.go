@@ -58,7 +58,7 @@ func TestMCPAsk(t *testing.T) {
 		asks   bool
 		answer sandbox.NetworkScope
 
-		protocol string
+		protocol string // "": the latest
 	}{
 		{"once", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "once"}}, true, true, sandbox.AllowOnce, "2025-11-25"},
 		{"session", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "session"}}, true, true, sandbox.AllowSession, "2025-06-18"},
@@ -66,6 +66,7 @@ func TestMCPAsk(t *testing.T) {
 		{"decline", &mcp.ElicitResult{Action: "decline"}, true, true, sandbox.AllowNo, "2025-11-25"},
 		{"not told to", &mcp.ElicitResult{Action: "decline"}, false, false, "", "2025-11-25"},
 		{"cannot", nil, true, false, "", "2025-11-25"},
+		{"no requests", &mcp.ElicitResult{Action: "decline"}, true, false, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

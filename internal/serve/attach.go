@@ -2,9 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -19,7 +16,6 @@ import (
 //	pty/output  is a notification for the attached client: bytes for its terminal
 //	pty/input   types bytes as they are; requests keep their order
 //	pty/detach  ends the pty/attach of the same client
-//	pty/next    is answered when the screen is another than the one that the client has seen; see Seen
 //
 // One client is attached at a time. The next one replaces it: a user whose connection hangs
 // comes back on another.
@@ -78,7 +74,6 @@ func (h *Holder) attachMethods() {
 	h.methods["pty/attach"] = h.counted(method{do: with(h.doAttach)})
 	h.methods["pty/input"] = h.counted(method{do: with(h.doInput), order: terminalOrder})
 	h.methods["pty/detach"] = h.counted(method{do: with(h.doDetach)})
-	h.methods["pty/next"] = method{do: with(doNext)} // not counted: a client that only looks does not keep the terminal
 }
 
 func (h *Holder) doAttach(ctx context.Context, p *peer, q resizePTY) (any, error) {
@@ -216,46 +211,4 @@ func (h *Holder) doDetach(_ context.Context, p *peer, q onTerminal) (any, error)
 		h.attached.leave(errDetached)
 	}
 	return nil, nil //nolint:nilnil // the answer has no fields
-}
-
-// Seen is the answer to pty/next: what the terminal shows, masked as for any client.
-type Seen struct {
-	Screen screenJSON `json:"screen"`
-	// Digest is the parameter seen of the next pty/next.
-	Digest string `json:"digest"`
-	// Terminal describes the terminal if its program has ended.
-	Terminal *terminalJSON `json:"terminal,omitempty"`
-}
-
-type nextPTY struct {
-	Terminal string `json:"terminal"`
-	Seen     string `json:"seen"` // a Digest; "" if nothing was seen
-}
-
-// doNext waits until the screen is not the one that was seen, or the program has ended.
-func doNext(ctx context.Context, p *peer, q nextPTY) (any, error) {
-	t, err := p.terminals.get(q.Terminal)
-	if err != nil {
-		return nil, err
-	}
-	_, err = t.WaitFor(ctx, sandbox.Until{Match: func(s screen.Snapshot) bool { return digest(s) != q.Seen }})
-	if err != nil {
-		return nil, err
-	}
-	shot := t.Screen()
-	seen := Seen{Screen: newScreen(shot), Digest: digest(shot)}
-	select {
-	case <-t.Done():
-		d := t.describe(ctx)
-		seen.Terminal = &d
-	default:
-	}
-	return seen, nil
-}
-
-// digest tells screens apart.
-func digest(s screen.Snapshot) string {
-	b, _ := json.Marshal(newScreen(s)) // strings and numbers
-	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }

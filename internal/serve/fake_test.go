@@ -52,27 +52,8 @@ func (h *fakeHost) Start(ctx context.Context, r SessionRequest) (*Session, error
 	s := &fakeSession{id: id, r: r, jobs: make(chan []tool.Delivery), files: map[string]string{}, background: map[string]chan struct{}{}, dead: make(chan struct{})}
 	h.started = append(h.started, s)
 	return &Session{
-		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Texts: fakeTexts{s}, Changes: fakeChanges{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s, Proposals: s,
+		ID: id, Caller: s, News: s, Jobs: s, Files: fakeFiles{s}, Copies: s, Terminals: fakeTerminals{s}, Artifacts: fakeArtifacts{}, Lifetime: s, Proposals: s,
 	}, nil
-}
-
-// Fork makes one session fewer than it is asked for if that is more than two.
-func (h *fakeHost) Fork(ctx context.Context, r SessionRequest, _ string, secrets []string, o sandbox.ForkOptions) ([]Forked, error) {
-	if len(secrets) > 0 {
-		return nil, &sandbox.InputError{Field: "secrets", Text: "secrets: there are none"}
-	}
-	var made []Forked
-	for i := range max(o.Count, 1) {
-		if i == 2 {
-			return made, errors.New("the disk is full")
-		}
-		s, err := h.Start(ctx, r)
-		if err != nil {
-			return made, err
-		}
-		made = append(made, Forked{s, sandbox.Taken{Entries: 3, LeftOut: []string{"s (a socket)"}, LeftOutCount: 1}})
-	}
-	return made, nil
 }
 
 func (h *fakeHost) List(context.Context) ([]sandbox.Info, error) {
@@ -243,9 +224,6 @@ func (s *fakeSession) run(ctx context.Context, command string, on agent.Events) 
 		for i := range 200 {
 			on.Update(tool.Update{Text: fmt.Sprintf("line %d\n", i)})
 		}
-	}
-	if word == "reach" || word == "denied" {
-		rest = s.asks(ctx, word, rest, on)
 	}
 	switch word {
 	case "sleep", "spam":

@@ -15,7 +15,6 @@ import (
 type held struct {
 	host Host
 	kept func(sandbox.Info) // called with each session that has ended and whose workspace is kept
-	last func(sandbox.Info) // called with each session that was started here and outlives its client
 	life context.Context    //nolint:containedctx // the client's life, which is that of its sessions
 	tell func(context.Context, *Session)
 	busy sync.WaitGroup // starts and watches
@@ -25,17 +24,14 @@ type held struct {
 	all    map[string]*holding // guarded by mu; by their ids
 	first  *starting           // guarded by mu; the session for requests that name none; nil: none yet
 	begun  int                 // guarded by mu; the number of sessions, with those that are being started
-	lost   bool                // guarded by mu; the first session has gone by itself
-	heir   *Session            // guarded by mu; the session in the place of one that has gone, until it is told
 }
 
 // holding is a session.
 type holding struct {
 	*Session
-	own     bool               // started here
-	lasting bool               // it outlives the client
-	end     context.CancelFunc // ends its watch
-	off     chan struct{}      // closed when its watch has ended
+	own bool               // started here
+	end context.CancelFunc // ends its watch
+	off chan struct{}      // closed when its watch has ended
 }
 
 // starting is the first session, which may not be there yet.
@@ -48,14 +44,11 @@ type starting struct {
 // newHeld holds sessions for a client that lives as long as ctx. It calls tell for each
 // session, which reports what happens in it until its context ends.
 func newHeld(ctx context.Context, o Options, tell func(context.Context, *Session)) *held {
-	kept, last := o.Kept, o.Lasts
+	kept := o.Kept
 	if kept == nil {
 		kept = func(sandbox.Info) {}
 	}
-	if last == nil {
-		last = func(sandbox.Info) {}
-	}
-	return &held{host: o.Host, kept: kept, last: last, life: ctx, tell: tell, all: map[string]*holding{}}
+	return &held{host: o.Host, kept: kept, life: ctx, tell: tell, all: map[string]*holding{}}
 }
 
 // start starts or opens a session. The first one is for requests that name none.
@@ -73,38 +66,10 @@ func (h *held) start(ctx context.Context, r SessionRequest) (*Session, error) {
 		h.mu.Unlock()
 		return nil, err
 	}
-	if err := h.take(&holding{Session: s, own: r.Attach == "", lasting: r.Lasting}); err != nil {
+	if err := h.take(s, r.Attach == ""); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// fork starts copies of a session. With an error it returns those that were made.
-func (h *held) fork(ctx context.Context, r SessionRequest, id string, secrets []string, o sandbox.ForkOptions) ([]Forked, error) {
-	room := 0
-	leave := func(but int) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.begun -= room - but
-	}
-	for range max(o.Count, 1) {
-		if err := h.admit(); err != nil {
-			leave(0)
-			return nil, err
-		}
-		room++
-	}
-	made, err := h.host.Fork(ctx, r, id, secrets, o)
-	leave(len(made))
-	var taken []Forked
-	for _, f := range made {
-		if takeErr := h.take(&holding{Session: f.Session, own: true, lasting: r.Lasting}); takeErr != nil {
-			err = errors.Join(err, takeErr)
-			continue
-		}
-		taken = append(taken, f)
-	}
-	return taken, err
 }
 
 // find returns the session here whose id is the text or begins with it, nil if there is
@@ -143,10 +108,9 @@ func (h *held) admit() error {
 }
 
 // take adds a session.
-func (h *held) take(one *holding) error {
-	s := one.Session
+func (h *held) take(s *Session, own bool) error {
 	ctx, end := context.WithCancel(h.life)
-	one.end, one.off = end, make(chan struct{})
+	one := &holding{Session: s, own: own, end: end, off: make(chan struct{})}
 	h.mu.Lock()
 	before := h.all[s.ID]
 	taken := !h.closed && before == nil
@@ -155,9 +119,6 @@ func (h *held) take(one *holding) error {
 		if h.first == nil {
 			h.first = &starting{done: make(chan struct{}), s: s}
 			close(h.first.done)
-		}
-		if h.lost {
-			h.lost, h.heir = false, s
 		}
 		h.busy.Go(func() {
 			defer close(one.off)
@@ -206,39 +167,11 @@ func (h *held) watch(ctx context.Context, one *holding) {
 	}
 	one.end()
 	<-told
-	h.mu.Lock()
-	h.lost = h.lost || h.first != nil && h.first.s == one.Session
-	h.mu.Unlock()
 	if h.drop(one.ID) != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		_ = h.leave(stop, one) // the reaper removes what is left of it
 	}
-}
-
-// replaced reports, once, whether a session has taken the place of one that has gone by itself.
-func (h *held) replaced(s *Session) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.heir != s {
-		return false
-	}
-	h.heir = nil
-	return true
-}
-
-// idled ends a session that no call here has used for so long. One that another process has started is released: its
-// own idle time ends it.
-func (h *held) idled(s *Session) {
-	one := h.drop(s.ID)
-	if one == nil {
-		return
-	}
-	one.end()
-	<-one.off
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), stopTime)
-	defer cancel()
-	_ = h.leave(ctx, one) // the reaper removes what is left of it
 }
 
 // gone reports whether a session certainly does not exist any more.
@@ -365,17 +298,8 @@ func (h *held) list() (own map[string]bool, first string) {
 	return own, first
 }
 
-// release lets go of a session that outlives its client.
-func (h *held) release(ctx context.Context, one *holding) error {
-	info, err := one.Lifetime.Info(ctx)
-	if err == nil {
-		h.last(info)
-	}
-	return errors.Join(err, one.Lifetime.Release(ctx))
-}
-
-// close ends the sessions that were started here, all at once, and releases the others and
-// those that outlive the client. The client's context must have ended.
+// close ends the sessions that were started here, all at once, and releases the others.
+// The client's context must have ended.
 func (h *held) close(ctx context.Context) []error {
 	h.mu.Lock()
 	h.closed = true
@@ -387,10 +311,6 @@ func (h *held) close(ctx context.Context) []error {
 		go func() {
 			one.end()
 			<-one.off
-			if one.lasting {
-				ends <- h.release(ctx, one)
-				return
-			}
 			ends <- h.leave(ctx, one)
 		}()
 	}

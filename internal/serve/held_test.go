@@ -13,10 +13,6 @@ import (
 // hostFunc is a host that starts sessions, and lists none.
 type hostFunc func(ctx context.Context, r SessionRequest) (*Session, error)
 
-func (f hostFunc) Fork(context.Context, SessionRequest, string, []string, sandbox.ForkOptions) ([]Forked, error) {
-	return nil, errors.New("there is nothing to copy")
-}
-
 func (f hostFunc) Start(ctx context.Context, r SessionRequest) (*Session, error) { return f(ctx, r) }
 
 func (hostFunc) List(context.Context) ([]sandbox.Info, error) { return nil, nil }

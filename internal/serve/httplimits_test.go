@@ -155,33 +155,3 @@ func TestHTTPUnread(t *testing.T) {
 		t.Errorf("the session: %+v", state)
 	}
 }
-
-// TestHTTPClientsAtOnce has more clients come at the same time than may be there: as many begin as may, and slots are
-// free again when they have gone.
-func TestHTTPClientsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t, nil)
-	statuses := make(chan int, 2*maxClients)
-	for range 2 * maxClients {
-		go func() {
-			status, _, _ := s.ask(t, httpRequest{body: helloMCP})
-			statuses <- status
-		}()
-	}
-	count := map[int]int{}
-	for range 2 * maxClients {
-		count[<-statuses]++
-	}
-	sessions := 0
-	for ss := range s.legacy.Sessions() {
-		sessions++
-		go s.drop(ss)
-	}
-	if count[200] != maxClients || count[503] != maxClients || sessions != maxClients {
-		t.Errorf("statuses %v, %d sessions; want %d and as many refusals", count, sessions, maxClients)
-	}
-	eventually(t, "a slot is free again", func() bool {
-		status, _, _ := s.ask(t, httpRequest{body: helloMCP})
-		return status == 200
-	})
-}

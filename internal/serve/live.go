@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,11 +33,8 @@ type Live struct {
 func NewSession(session *sandbox.Session, l Live) *Session {
 	s := &live{Live: l, session: session}
 	out := &Session{
-		ID: session.ID(), Caller: l.Tool, News: l.Tool, Jobs: liveJobs{s}, Files: sessionFiles{session}, Copies: session, Checkpoints: session,
-		Terminals: s, Lifetime: s, Network: session, Proposals: session, Texts: liveTexts{session, safeText{l.Scrub}},
-	}
-	if w := session.Info().Workspace; w.Kind == sandbox.WorkspaceCopy {
-		out.Changes = liveChanges{session, safeText{l.Scrub}, w.Dir}
+		ID: session.ID(), Caller: l.Tool, News: l.Tool, Jobs: liveJobs{s}, Files: sessionFiles{session}, Copies: session,
+		Terminals: s, Lifetime: s, Network: session, Proposals: session,
 	}
 	if l.Store != nil {
 		out.Artifacts = storedArtifacts{store: l.Store, session: session.ID()}
@@ -203,68 +199,6 @@ func (a storedArtifacts) Read(_ context.Context, id string, from, most int64) ([
 		return nil, 0, err
 	}
 	return b.Bytes(), art.Bytes, nil
-}
-
-// safeText makes texts of a session fit to be shown.
-type safeText struct{ secrets *sink.Secrets }
-
-// Clean implements Changes: it masks secrets, and removes what acts on a terminal.
-func (t safeText) Clean(text string) string {
-	var b strings.Builder
-	w := sink.NewSafeText(&b, sink.Text{Return: sink.NewlineReturn, Invisible: sink.ShowInvisible}, t.secrets)
-	_, _ = w.Write([]byte(t.secrets.Scrub(text)))
-	_ = w.Close()
-	return b.String()
-}
-
-// Name implements Changes: it hides nothing of a name.
-func (t safeText) Name(text string) string {
-	quoted := strconv.Quote(t.secrets.Scrub(text))
-	inner := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-	if inner == strings.ReplaceAll(text, `\`, `\\`) {
-		return text
-	}
-	return t.Clean(inner)
-}
-
-// Shown implements Texts.
-func (t safeText) Shown(text string) string {
-	return t.Clean(sandbox.VisibleControls(t.secrets.Scrub(text)))
-}
-
-// liveTexts are a session's files by lines.
-type liveTexts struct {
-	*sandbox.Session
-	safeText
-}
-
-// liveChanges are what a session has changed in its copy of dir.
-type liveChanges struct {
-	session *sandbox.Session
-	safeText
-	dir string
-}
-
-// Dir implements Changes.
-func (c liveChanges) Dir() string { return c.dir }
-
-// Diff implements Changes.
-func (c liveChanges) Diff(ctx context.Context, each func(sandbox.FileDiff) error) (string, error) {
-	changes, err := c.session.Changes(ctx, ".", c.dir)
-	if err != nil {
-		return "", err
-	}
-	return changes.Repository.String(), changes.Patch(ctx, each)
-}
-
-// CheckShown implements Changes.
-func (c liveChanges) CheckShown(ctx context.Context, shown []sandbox.FileDiff) (sandbox.Applied, error) {
-	return c.session.Apply(ctx, ".", c.dir, sandbox.ApplyOptions{Shown: shown, Check: true})
-}
-
-// ApplyShown implements Changes.
-func (c liveChanges) ApplyShown(ctx context.Context, shown []sandbox.FileDiff) (sandbox.Applied, error) {
-	return c.session.Apply(ctx, ".", c.dir, sandbox.ApplyOptions{Shown: shown})
 }
 
 // sessionFiles reads and writes a session's files with its own programs, as its user.

@@ -2,55 +2,36 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sandboxbash/sandboxbash/tool"
 )
 
 // maxCalls is how many calls of a client run at once.
 const maxCalls = 64
 
-// statelessVersion is the first version of the protocol without initialize: each request says what the
-// server has to know of its client, and servers send no requests.
-const statelessVersion = "2026-07-28"
-
-// MCP serves the Model Context Protocol in two ways, each by a server of its own, because the versions up
-// to 2025-11-25 have sessions and those from 2026-07-28 on have not:
-//
-//   - A client that sends initialize has a session of its own, which starts at its first call and ends with the
-//     client.
-//   - A request that names its version belongs to no one. Its calls name their session, which ends when it was
-//     idle for Options.Idle. Such sessions also outlive the MCP.
-//
-// With Options.Attach all use the session that there is already, and none ends it. An MCP is safe for
-// concurrent use. It must be closed.
+// MCP serves the Model Context Protocol. Each client has its own session, which starts
+// at its first call and ends with the client. An MCP is safe for concurrent use. It must
+// be closed.
 type MCP struct {
 	o      Options
-	tools  []mcpTool
-	seal   *sealer
-	legacy *mcp.Server // of clients that send initialize
-	modern *mcp.Server // of requests that name their version
-
-	common *mcpPeer // of the requests that name their version; with Options.Attach, its sessions are all clients'
-
-	attaching sync.Mutex // one session at a time is opened that another process has started
+	server *mcp.Server
 
 	mu     sync.Mutex
 	closed bool                            // guarded by mu
-	slots  int                             // guarded by mu; sessions of the protocol over HTTP, with those that begin
 	peers  map[*mcp.ServerSession]*mcpPeer // guarded by mu; those that have called
-	desks  map[*Session]*desk              // guarded by mu; by their sessions
-	parked map[string]*parked              // guarded by mu; calls that wait for an answer, by their states' ids
 	busy   sync.WaitGroup                  // ends of peers; Go with mu held
 }
 
-// mcpPeer is a client with its sessions, or all those without one.
+// mcpPeer is a client and its session.
 type mcpPeer struct {
-	session  *mcp.ServerSession // nil: common
+	session  *mcp.ServerSession
 	sessions *held
-	shared   bool          // the sessions are common's
 	calls    chan struct{} // a token for each call that runs
 	working  sync.WaitGroup
 	life     context.Context //nolint:containedctx // the client's: terminals outlive the calls that open them
@@ -59,85 +40,62 @@ type mcpPeer struct {
 
 	terminals terminals
 
-	mu   sync.Mutex
-	over bool // guarded by mu; no call begins any more
+	mu       sync.Mutex
+	over     bool            // guarded by mu; no call begins any more
+	finished []tool.Delivery // guarded by mu; jobs that the model does not know of yet
+	asking   context.Context //nolint:containedctx // guarded by mu; the latest call's: a question belongs to a call
 }
 
-// NewMCP returns a server. It starts no session. The server uses the options' Tools, because MCP clients do not
-// say which tools their agents have. The error says what is wrong with Options.Offer.
+// NewMCP returns a server. It starts no session. The server uses the options' Tools,
+// because MCP clients do not say which tools their agents have.
 func NewMCP(o Options) (*MCP, error) {
-	tools, err := offered(o)
+	m := &MCP{o: o, peers: map[*mcp.ServerSession]*mcpPeer{}}
+	m.server = mcp.NewServer(&mcp.Implementation{Name: programName, Version: o.Version}, &mcp.ServerOptions{
+		Capabilities: capabilities(),
+	})
+	all, err := tool.Definitions(o.Contract, o.host(o.Tools, false))
 	if err != nil {
 		return nil, err
 	}
-	m := &MCP{
-		o: o, tools: tools, seal: newSealer(),
-		peers: map[*mcp.ServerSession]*mcpPeer{}, desks: map[*Session]*desk{}, parked: map[string]*parked{},
+	for _, d := range all {
+		m.addTool(d)
 	}
-	m.common = m.newPeer(nil)
-	m.legacy, m.modern = m.newServer(false), m.newServer(true)
+	if o.TerminalTool {
+		m.addTerminalTool()
+	}
+	if o.AskNetwork {
+		m.addProposeTool()
+	}
+	m.server.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: "artifact://{id}{?offset,limit}", Name: "artifact", MIMEType: "text/plain",
+		Description: "The full output of a command whose result shows only a part of it; offset and limit, in bytes, take a part.",
+	}, m.readArtifact)
+	m.server.AddReceivingMiddleware(m.listArtifacts, tellFromTheStart)
 	return m, nil
 }
-
-// newServer makes the server of one of the two kinds of clients.
-func (m *MCP) newServer(stateless bool) *mcp.Server {
-	o := &mcp.ServerOptions{Capabilities: capabilities(), Instructions: m.o.instructions(m.tools, stateless)}
-	if !stateless {
-		o.SupportedProtocolVersions = slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= statelessVersion })
-	}
-	server := mcp.NewServer(&mcp.Implementation{Name: programName, Title: "Sandboxed bash", Version: m.o.Version}, o)
-	for _, t := range m.tools {
-		server.AddTool(t.definition(m.o, m.named(stateless)), m.handler(t, stateless))
-	}
-	m.addArtifacts(server, stateless)
-	if !stateless {
-		server.AddReceivingMiddleware(tellFromTheStart)
-	}
-	return server
-}
-
-// named reports whether the calls name their session.
-func (m *MCP) named(stateless bool) bool { return stateless && m.o.Attach == "" }
 
 // Serve serves one client on a pair of streams, one object per line, until the input or
 // ctx ends. Then it cancels the client's calls and removes its session.
 func (m *MCP) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	t := newLineTransport(in, out)
-	modern, err := m.modern.Connect(ctx, t.modern, nil)
-	if err != nil {
-		return err
-	}
-	ss, err := m.legacy.Connect(ctx, t.legacy, nil)
+	ss, err := m.server.Connect(ctx, t, nil)
 	if err != nil {
 		return err
 	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = ss.Wait(), modern.Wait() // the transport knows why
+		_ = ss.Wait() // the transport knows why
 	}()
 	select {
 	case <-over:
 	case <-ctx.Done():
 		m.finish(ss)
-		m.common.endCalls()
 		_ = t.Close()
 		<-over
 	}
 	m.finish(ss)
 	return t.end()
-}
-
-// newPeer makes a peer. Its close is the caller's.
-func (m *MCP) newPeer(ss *mcp.ServerSession) *mcpPeer {
-	p := &mcpPeer{session: ss, calls: make(chan struct{}, maxCalls)}
-	p.life, p.end = context.WithCancelCause(context.Background())
-	if ss != nil && m.o.Attach != "" {
-		p.shared, p.sessions = true, m.common.sessions
-		return p
-	}
-	p.sessions = newHeld(p.life, m.o, func(ctx context.Context, s *Session) { m.tell(ctx, p, s) })
-	return p
 }
 
 // peer is the client of a session of the protocol.
@@ -150,7 +108,9 @@ func (m *MCP) peer(ss *mcp.ServerSession) (*mcpPeer, error) {
 	if m.closed {
 		return nil, errGone
 	}
-	p := m.newPeer(ss)
+	p := &mcpPeer{session: ss, calls: make(chan struct{}, maxCalls)}
+	p.life, p.end = context.WithCancelCause(context.Background())
+	p.sessions = newHeld(p.life, m.o, func(ctx context.Context, s *Session) { m.tell(ctx, p, s) })
 	m.peers[ss] = p
 	m.busy.Go(func() {
 		_ = ss.Wait() // the transport knows why
@@ -168,52 +128,37 @@ func (m *MCP) finish(ss *mcp.ServerSession) {
 	if p == nil {
 		return
 	}
-	p.close(m.o)
+	p.closing.Do(func() { p.close(m.o) })
 	m.mu.Lock()
 	delete(m.peers, ss)
 	m.mu.Unlock()
 }
 
-// endCalls ends the calls that run, and lets none begin any more.
-func (p *mcpPeer) endCalls() {
+func (p *mcpPeer) close(o Options) {
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
 	p.end(errGone)
 	p.working.Wait()
+	p.terminals.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	for _, err := range p.sessions.close(ctx) {
+		o.note("a session was not ended: " + err.Error())
+	}
 }
 
-func (p *mcpPeer) close(o Options) {
-	p.closing.Do(func() {
-		p.endCalls()
-		p.terminals.close()
-		if p.shared {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
-		for _, err := range p.sessions.close(ctx) {
-			o.note("a session was not ended: " + err.Error())
-		}
-	})
-}
-
-// Close ends the clients that are left, and waits for their sessions' end. Sessions that outlive the MCP are
-// released.
+// Close ends the clients that are left, and waits for their sessions' end.
 func (m *MCP) Close() {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
 	var ends sync.WaitGroup
-	for _, server := range []*mcp.Server{m.legacy, m.modern} {
-		for ss := range server.Sessions() {
-			ends.Go(func() { m.drop(ss) })
-		}
+	for ss := range m.server.Sessions() {
+		ends.Go(func() { m.drop(ss) })
 	}
-	m.common.endCalls()
 	ends.Wait()
 	m.busy.Wait()
-	m.common.close(m.o)
 }
 
 // drop ends a client. Its calls are cancelled first: the protocol's end waits for
@@ -225,7 +170,7 @@ func (m *MCP) drop(ss *mcp.ServerSession) {
 
 // find returns the protocol's session of an id.
 func (m *MCP) find(id string) *mcp.ServerSession {
-	for ss := range m.legacy.Sessions() {
+	for ss := range m.server.Sessions() {
 		if ss.ID() == id && id != "" {
 			return ss
 		}
@@ -233,5 +178,137 @@ func (m *MCP) find(id string) *mcp.ServerSession {
 	return nil
 }
 
-// idled ends a session that no call has named for Options.Idle.
-func (m *MCP) idled(s *Session) { m.common.sessions.idled(s) }
+// sessionRequest is the request for a client's session.
+func (m *MCP) sessionRequest(p *mcpPeer) SessionRequest {
+	r := SessionRequest{Contract: m.o.Contract, Tools: m.o.Tools}
+	if m.o.AskNetwork && canElicit(p.session) {
+		r.Ask = p.ask
+	}
+	return r
+}
+
+// begin registers a call. Its context ends with the client.
+func (m *MCP) begin(ctx context.Context, ss *mcp.ServerSession) (*mcpPeer, context.Context, func(), error) {
+	p, err := m.peer(ss)
+	if err != nil {
+		return nil, ctx, nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return nil, ctx, nil, errGone
+	}
+	select {
+	case p.calls <- struct{}{}:
+	default:
+		return nil, ctx, nil, failure(KindOverloaded, "%d calls are being answered: wait for one", maxCalls)
+	}
+	p.working.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	p.asking = ctx
+	stop := context.AfterFunc(p.life, func() { cancel(context.Cause(p.life)) })
+	return p, ctx, func() {
+		stop()
+		cancel(nil)
+		<-p.calls
+		p.working.Done()
+	}, nil
+}
+
+// tell keeps the results of jobs that have ended for the next result, and sends the
+// client a log message about each.
+func (m *MCP) tell(ctx context.Context, p *mcpPeer, s *Session) {
+	if s.News == nil || m.o.Contract != tool.Agent { // no other contract has a follow-up
+		<-ctx.Done()
+		return
+	}
+	err := s.News.Deliveries(ctx, func(ctx context.Context, all []tool.Delivery) error {
+		p.mu.Lock()
+		p.finished = append(p.finished, all...)
+		p.mu.Unlock()
+		for _, d := range all {
+			logJob(ctx, p.session, d)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		m.o.note("session " + s.ID + ": the ends of its jobs are not reported any more: " + err.Error())
+	}
+}
+
+// takeFollowUp returns the text about jobs that have ended since the last result, or "".
+func (p *mcpPeer) takeFollowUp() string {
+	p.mu.Lock()
+	all := p.finished
+	p.finished = nil
+	p.mu.Unlock()
+	if len(all) == 0 {
+		return ""
+	}
+	return tool.FollowUp(all)
+}
+
+// called returns the client's session if it has one already.
+func (m *MCP) called(ss *mcp.ServerSession) *Session {
+	m.mu.Lock()
+	p := m.peers[ss]
+	m.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	_, first := p.sessions.list()
+	s, _ := p.sessions.find(first) // the whole id of one
+	return s
+}
+
+// listArtifacts answers resources/list with the artifacts of the client's session.
+func (m *MCP) listArtifacts(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		ss, ok := req.GetSession().(*mcp.ServerSession)
+		if method != "resources/list" || !ok {
+			return next(ctx, method, req)
+		}
+		list := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
+		s := m.called(ss)
+		if s == nil || s.Artifacts == nil {
+			return list, nil
+		}
+		all, err := s.Artifacts.List(ctx)
+		if err != nil {
+			return nil, errors.New("the artifacts cannot be listed")
+		}
+		for _, a := range slices.Backward(all) {
+			if len(list.Resources) == maxListed {
+				break
+			}
+			list.Resources = append(list.Resources, &mcp.Resource{
+				URI: "artifact://" + a.ID, Name: "artifact " + a.ID, MIMEType: "text/plain", Size: a.Bytes,
+			})
+		}
+		return list, nil
+	}
+}
+
+// maxListed bounds a list of artifacts; the last ones are listed.
+const maxListed = 1000
+
+func (m *MCP) readArtifact(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri := req.Params.URI
+	id, from, most, err := parseArtifact(uri)
+	s := m.called(req.Session)
+	if err != nil || s == nil || s.Artifacts == nil {
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	data, size, err := s.Artifacts.Read(ctx, id, from, most)
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	c := newContent(data)
+	part := &mcp.ResourceContents{
+		URI: uri, MIMEType: "text/plain", Text: c.Content, Meta: mcp.Meta{"offset": from, "bytes": len(data), "size": size},
+	}
+	if c.Encoding != "utf-8" {
+		part.MIMEType, part.Text, part.Blob = "application/octet-stream", "", data
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part}}, nil
+}

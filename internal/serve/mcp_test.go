@@ -21,7 +21,7 @@ import (
 func mcpOptions(host *fakeHost) Options {
 	settings := tool.DefaultSettings()
 	settings.Async = true
-	return Options{Version: "1.2.3", Contract: tool.Agent, Settings: settings, Dir: "/workspace", Host: host, TerminalTool: true, Idle: time.Hour}
+	return Options{Version: "1.2.3", Contract: tool.Agent, Settings: settings, Dir: "/workspace", Host: host, TerminalTool: true}
 }
 
 // mcpClient is the official SDK's client, connected over streams.
@@ -78,7 +78,7 @@ func (c *mcpClient) connect(t *testing.T, transport mcp.Transport) {
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { c.progress <- r.Params },
 	})
 	var err error
-	if c.ClientSession, err = client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}); err != nil {
+	if c.ClientSession, err = client.Connect(t.Context(), transport, nil); err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 }
@@ -104,10 +104,10 @@ func TestMCPTools(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		{tool.Agent, true, "bash edit job read terminal write"},
-		{tool.Agent, false, "bash edit job read write"},
-		{tool.Plain, false, "bash edit read write"},
-		{tool.Modes, true, "bash edit read terminal write"},
+		{tool.Agent, true, "bash job terminal"},
+		{tool.Agent, false, "bash job"},
+		{tool.Plain, false, "bash"},
+		{tool.Modes, true, "bash terminal"},
 	} {
 		o := mcpOptions(&fakeHost{})
 		o.Contract, o.TerminalTool = test.contract, test.terminal
@@ -133,9 +133,9 @@ func TestMCPCall(t *testing.T) {
 	if text != "hi" || r.IsError {
 		t.Errorf("echo hi: %q, error %v", text, r.IsError)
 	}
-	details, _ := json.Marshal(r.Meta[metaDetails])
-	if got, want := string(details), `{"reason":"exited","timeoutSeconds":300}`; got != want || r.StructuredContent != nil {
-		t.Errorf("details: %s, structured %v; want %s and none", got, r.StructuredContent, want)
+	structured, _ := json.Marshal(r.StructuredContent)
+	if got, want := string(structured), `{"details":{"reason":"exited","timeoutSeconds":300},"text":"hi"}`; got != want {
+		t.Errorf("structured: %s; want %s", got, want)
 	}
 	if text, _ := c.call(t, "job", map[string]any{}); text != "No running background jobs to wait for." {
 		t.Errorf("job: %q", text)
@@ -212,7 +212,7 @@ func TestMCPFinishedJobs(t *testing.T) {
 	jobs <- []tool.Delivery{{JobID: "bg_1", Label: "make", Text: "made"}}
 	jobs <- nil // taken when the delivery before it has been handed over
 	const followUp = "<system-notice>\nBackground job bg_1 has completed. Resume your work using the result below.\nmade\n</system-notice>"
-	if text, r := c.call(t, "bash", map[string]any{"command": "echo next"}); text != followUp+"|next" || r.StructuredContent != nil {
+	if text, r := c.call(t, "bash", map[string]any{"command": "echo next"}); text != followUp+"|next" || r.StructuredContent.(map[string]any)["followUp"] != followUp {
 		t.Errorf("the next result: %q, %v", text, r.StructuredContent)
 	}
 	if text, _ := c.call(t, "bash", map[string]any{"command": "echo after"}); text != "after" {

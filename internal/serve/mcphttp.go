@@ -88,7 +88,7 @@ func (m *MCP) HTTP(ctx context.Context, l net.Listener, o HTTPOptions) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // HTTP/2 would only offer more ways of abuse
 	server := &http.Server{
-		Handler: m.httpHandler(o), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: m.handler(o), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, bare(c))
 		},
@@ -119,16 +119,11 @@ func (m *MCP) HTTP(ctx context.Context, l net.Listener, o HTTPOptions) error {
 	return err
 }
 
-// httpHandler checks who sends a request, and its form, before the SDK sees it. Requests that name their version go to
-// one server, and those of clients with initialize to the other.
-func (m *MCP) httpHandler(o HTTPOptions) http.Handler {
-	legacy := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.legacy }, &mcp.StreamableHTTPOptions{
+// handler checks who sends a request, and its form, before the SDK sees it.
+func (m *MCP) handler(o HTTPOptions) http.Handler {
+	protocol := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.server }, &mcp.StreamableHTTPOptions{
 		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxBody,
 		DisableLocalhostProtection: true, // ours is stricter
-	})
-	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.modern }, &mcp.StreamableHTTPOptions{
-		Stateless: true, MaxRequestBodyBytes: maxBody, PropagateRequestCancellation: true,
-		DisableLocalhostProtection: true,
 	})
 	g := &guard{token: sha256.Sum256([]byte(o.Token)), hosts: o.Hosts, tls: o.TLS != nil}
 	return http.HandlerFunc(func(bare http.ResponseWriter, r *http.Request) {
@@ -153,74 +148,27 @@ func (m *MCP) httpHandler(o HTTPOptions) http.Handler {
 			http.Error(w, fmt.Sprintf("there are %d connections", maxConns), http.StatusServiceUnavailable)
 			return
 		}
-		stateless := r.Header.Get(versionHeader) >= statelessVersion
 		switch r.Method {
 		case http.MethodPost:
-			named, ok := m.post(w, r)
-			if !ok {
+			if !m.post(w, r) {
 				return
 			}
-			stateless = stateless || named
 		case http.MethodDelete:
 			// Cancel the calls that run: the SDK waits for them, and their results have no reader.
-			if ss := m.find(r.Header.Get(sessionHeader)); ss != nil && !stateless {
+			if ss := m.find(r.Header.Get(sessionHeader)); ss != nil {
 				m.finish(ss)
 			}
 		}
-		switch {
-		case stateless:
-			modern.ServeHTTP(w, r)
-		case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":
-			m.greet(w, r, legacy)
-		default:
-			legacy.ServeHTTP(w, r)
-		}
+		protocol.ServeHTTP(w, r)
 	})
 }
 
-// Headers of the protocol over HTTP.
-const (
-	sessionHeader = "Mcp-Session-Id" // the id of a session of the protocol
-	versionHeader = "Mcp-Protocol-Version"
-)
+// sessionHeader holds the id of a session of the protocol.
+const sessionHeader = "Mcp-Session-Id"
 
-// greet serves a request that may begin a session of the protocol, unless there are too many. The session has its
-// slot from before it is there until it has ended, so that clients that come at the same time do not exceed the limit
-// together.
-func (m *MCP) greet(w *timedWriter, r *http.Request, to http.Handler) {
-	m.mu.Lock()
-	full := m.slots >= maxClients
-	if !full {
-		m.slots++
-	}
-	m.mu.Unlock()
-	if full {
-		w.Header().Set("Retry-After", "60")
-		http.Error(w, fmt.Sprintf("there are %d sessions", maxClients), http.StatusServiceUnavailable)
-		return
-	}
-	free := func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.slots--
-	}
-	to.ServeHTTP(w, r)
-	ss := m.find(w.Header().Get(sessionHeader))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ss == nil || m.closed {
-		m.slots--
-		return
-	}
-	m.busy.Go(func() {
-		_ = ss.Wait() // the transport knows why
-		free()
-	})
-}
-
-// post reads a request's message. It reports whether the message names its version, and whether it is for the SDK; if
-// not, post has answered the request.
-func (m *MCP) post(w *timedWriter, r *http.Request) (named, ok bool) {
+// post reads a request's message. It reports whether the message is for the SDK; if not,
+// post has answered the request.
+func (m *MCP) post(w *timedWriter, r *http.Request) bool {
 	control := http.NewResponseController(w.ResponseWriter)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // HTTP/1 can
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -228,45 +176,66 @@ func (m *MCP) post(w *timedWriter, r *http.Request) (named, ok bool) {
 	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		w.Header().Set("Connection", "close")
 		http.Error(w, fmt.Sprintf("the body is longer than %d bytes", tooLong.Limit), http.StatusRequestEntityTooLarge)
-		return false, false
+		return false
 	}
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "the body did not arrive", http.StatusBadRequest)
-		return false, false
+		return false
 	}
 	body = trimmed(body)
 	if len(body) == 0 {
 		http.Error(w, "there is no body", http.StatusBadRequest)
-		return false, false
+		return false
 	}
 	message, err := parseMCP(body)
 	if err != nil {
 		wrong, _ := errors.AsType[*Error](err)
 		w.refuse(json.RawMessage("null"), wrong)
-		return false, false
+		return false
 	}
-	call, _ := message.(*jsonrpc.Request)
-	if call != nil && call.IsCall() {
-		version := ""
-		if version, named = namedVersion(call); named && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
-			w.refuseVersion(call, version)
-			return named, false
-		}
-		if id, err := json.Marshal(call.ID.Raw()); err == nil && !named && tooEarly(r.Header, call) {
-			w.refuse(id, failure(KindRequest, "send initialize first, and the session's id with what follows"))
-			return named, false
-		}
+	if id, early := tooEarly(r.Header, message); early {
+		w.refuse(id, failure(KindRequest, "send initialize first, and the session's id with what follows"))
+		return false
+	}
+	if r.Header.Get(sessionHeader) == "" && m.clients() >= maxClients {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, fmt.Sprintf("there are %d sessions", maxClients), http.StatusServiceUnavailable)
+		return false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	return named, true
+	return true
 }
 
-// tooEarly reports whether a call, which names no version, is one of a client that should have sent initialize first.
-// The SDK would refuse it without an error code.
-func tooEarly(h http.Header, call *jsonrpc.Request) bool {
-	return h.Get(sessionHeader) == "" && call.Method != "initialize" && call.Method != "ping" && h.Get(versionHeader) < statelessVersion
+// statelessVersion is the first version of the protocol without initialize: its requests
+// say what they need in _meta.
+const statelessVersion = "2026-07-28"
+
+// tooEarly reports whether a message is a request of a client that should have sent
+// initialize first. The SDK would refuse it without an error code.
+func tooEarly(h http.Header, m jsonrpc.Message) (id json.RawMessage, early bool) {
+	r, ok := m.(*jsonrpc.Request)
+	if !ok || !r.IsCall() || h.Get(sessionHeader) != "" || r.Method == "initialize" || r.Method == "ping" ||
+		h.Get("Mcp-Protocol-Version") >= statelessVersion {
+		return nil, false
+	}
+	var params struct {
+		Meta map[string]any `json:"_meta"`
+	}
+	if json.Unmarshal(r.Params, &params) == nil && params.Meta[mcp.MetaKeyProtocolVersion] != nil {
+		return nil, false
+	}
+	id, err := json.Marshal(r.ID.Raw())
+	return id, err == nil
+}
+
+func (m *MCP) clients() int {
+	n := 0
+	for range m.server.Sessions() {
+		n++
+	}
+	return n
 }
 
 // guard checks who sends a request, and how.
@@ -368,17 +337,6 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 // refuse answers a message with an error.
 func (w *timedWriter) refuse(id json.RawMessage, wrong *Error) {
 	line, _ := encodeLine(wireMessage{Version: "2.0", ID: id, Error: wrong})
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(line) // an error means that the client has gone
-}
-
-// refuseVersion answers a call of a version that there is not.
-func (w *timedWriter) refuseVersion(call *jsonrpc.Request, version string) {
-	line, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: call.ID, Error: unsupportedVersion(version)})
-	if err != nil {
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = w.Write(line) // an error means that the client has gone

@@ -2,10 +2,8 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,49 +11,33 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lineTransport carries the protocol on a pair of streams, one object per line, for two servers: one answers the
-// requests that name their version, and the other the rest, which a client with initialize sends. Unlike the SDK's own
-// transport it answers a line that is not a message, and goes on.
+// lineTransport carries the protocol on a pair of streams, one object per line. Unlike the
+// SDK's own transport it answers a line that is not a message, and goes on.
 type lineTransport struct {
-	out            *outgoing
-	legacy, modern *lineConn
-	gone           chan struct{} // closed by Close
-	closing        sync.Once
-	broken         context.Context //nolint:containedctx // ends when nothing can be sent any more
-	greeted        atomic.Bool     // the client has sent initialize
-}
-
-// lineConn is the part of a transport that one server has.
-type lineConn struct {
-	*lineTransport
-
+	out      *outgoing
 	messages chan jsonrpc.Message // from the client; closed after the last one
-	shut     chan struct{}        // closed by Close
+	gone     chan struct{}        // closed by Close
 	closing  sync.Once
-}
-
-func newLineConn(t *lineTransport) *lineConn {
-	return &lineConn{lineTransport: t, messages: make(chan jsonrpc.Message), shut: make(chan struct{})}
+	broken   context.Context //nolint:containedctx // ends when nothing can be sent any more
+	greeted  atomic.Bool     // the client has sent initialize
 }
 
 func newLineTransport(in io.Reader, out io.Writer) *lineTransport {
 	broken, end := context.WithCancelCause(context.Background())
-	t := &lineTransport{gone: make(chan struct{}), broken: broken}
-	t.legacy, t.modern = newLineConn(t), newLineConn(t)
+	t := &lineTransport{messages: make(chan jsonrpc.Message), gone: make(chan struct{}), broken: broken}
 	t.out = newOutgoing(out, end)
 	go t.read(newLineReader(in)) // a read that blocks ends with the process
 	return t
 }
 
 // Connect implements mcp.Transport.
-func (c *lineConn) Connect(context.Context) (mcp.Connection, error) { return c, nil }
+func (t *lineTransport) Connect(context.Context) (mcp.Connection, error) { return t, nil }
 
 // SessionID implements mcp.Connection.
 func (t *lineTransport) SessionID() string { return "" }
 
 func (t *lineTransport) read(lines *lineReader) {
-	defer close(t.legacy.messages)
-	defer close(t.modern.messages)
+	defer close(t.messages)
 	defer t.out.hurry()
 	for {
 		line, err := lines.next()
@@ -71,53 +53,15 @@ func (t *lineTransport) read(lines *lineReader) {
 		case err != nil:
 			return
 		}
-		to := []*lineConn{t.legacy}
-		if r, ok := m.(*jsonrpc.Request); ok {
-			version, named := namedVersion(r)
-			switch {
-			case named && !slices.Contains(mcp.SupportedProtocolVersions(), version):
-				t.refuseVersion(r, version)
-				continue
-			case named:
-				to = []*lineConn{t.modern}
-			case r.Method == "initialize":
-				t.greeted.Store(true)
-			case r.Method == "notifications/cancelled": // one of them has the request
-				to = append(to, t.modern)
-			}
+		if r, ok := m.(*jsonrpc.Request); ok && r.Method == "initialize" {
+			t.greeted.Store(true)
 		}
-		for _, c := range to {
-			select {
-			case c.messages <- m:
-			case <-c.shut: // the other one may go on
-			case <-t.gone:
-				return
-			}
+		select {
+		case t.messages <- m:
+		case <-t.gone:
+			return
 		}
 	}
-}
-
-// namedVersion returns the version of the protocol that a call names, as those of a client without initialize do. The
-// versions with initialize know no such name.
-func namedVersion(r *jsonrpc.Request) (version string, named bool) {
-	var params struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	if !r.IsCall() || json.Unmarshal(r.Params, &params) != nil {
-		return "", false
-	}
-	raw, named := params.Meta[mcp.MetaKeyProtocolVersion]
-	return version, named && json.Unmarshal(raw, &version) == nil
-}
-
-// unsupportedVersion is the error for a call of a version that there is not.
-func unsupportedVersion(version string) *jsonrpc.Error {
-	data, _ := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: mcp.SupportedProtocolVersions(), Requested: version}) // it can
-	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}
-}
-
-func (t *lineTransport) refuseVersion(r *jsonrpc.Request, version string) {
-	_ = t.legacy.Write(context.Background(), &jsonrpc.Response{ID: r.ID, Error: unsupportedVersion(version)}) // an error means that the client has gone
 }
 
 // parseMCP reads a message strictly. Its errors are of type *Error.
@@ -136,19 +80,17 @@ func parseMCP(line []byte) (jsonrpc.Message, error) {
 }
 
 // Read implements mcp.Connection.
-func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (t *lineTransport) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
-	case m, ok := <-c.messages:
+	case m, ok := <-t.messages:
 		if !ok {
 			return nil, io.EOF
 		}
 		return m, nil
-	case <-c.shut:
+	case <-t.gone:
 		return nil, io.EOF
-	case <-c.gone:
-		return nil, io.EOF
-	case <-c.broken.Done():
-		return nil, context.Cause(c.broken)
+	case <-t.broken.Done():
+		return nil, context.Cause(t.broken)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -182,20 +124,7 @@ func coded(m jsonrpc.Message, greeted bool) jsonrpc.Message {
 	return &with
 }
 
-// Close implements mcp.Connection. The transport is closed when both servers have closed their part.
-func (c *lineConn) Close() error {
-	c.closing.Do(func() { close(c.shut) })
-	for _, part := range []*lineConn{c.legacy, c.modern} {
-		select {
-		case <-part.shut:
-		default:
-			return nil
-		}
-	}
-	return c.lineTransport.Close()
-}
-
-// Close ends the transport. What is queued is still written for a while.
+// Close implements mcp.Connection.
 func (t *lineTransport) Close() error {
 	t.closing.Do(func() { close(t.gone) })
 	t.out.hurry()

@@ -229,7 +229,7 @@ func TestHTTPMask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(m.httpHandler(HTTPOptions{Token: testToken, Idle: time.Hour}))
+	server := httptest.NewUnstartedServer(m.handler(HTTPOptions{Token: testToken, Idle: time.Hour}))
 	server.Start()
 	defer server.Close()
 	defer m.Close()

@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const terminalDescription = `Run a program on a terminal and use it as a person would: editors, pagers, debuggers, REPLs, prompts.
@@ -48,60 +51,64 @@ type terminalCall struct {
 	TimeoutMs int64    `json:"timeoutMs"`
 }
 
-func terminalTool() mcpTool {
-	return mcpTool{
-		name: terminalName, title: "Use a program on a terminal", description: terminalDescription, schema: json.RawMessage(terminalSchema),
-		does: runs, check: fields[terminalCall], do: useTerminal,
-	}
+func (m *MCP) addTerminalTool() {
+	t := &mcp.Tool{Name: terminalName, Description: terminalDescription, InputSchema: json.RawMessage(terminalSchema)}
+	m.server.AddTool(t, m.handle(m.terminal))
 }
 
-// useTerminal handles a call, and words its result for a model.
-func useTerminal(c *mcpCall) (toolAnswer, error) {
-	t, err := decode[terminalCall](c.arguments)
+// terminal handles a call, and words its result for a model.
+func (m *MCP) terminal(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (toolAnswer, error) {
+	c, err := decode[terminalCall](arguments)
 	if err != nil {
 		return toolAnswer{}, err
 	}
-	p := c.peer
-	if t.Action == "start" {
-		term, err := p.terminals.open(c.ctx, p.life, c.session, t.TerminalRequest)
-		if err != nil {
-			return toolAnswer{}, err
-		}
-		return toolAnswer{text: "started terminal " + term.id}, nil
+	if c.Action == "start" {
+		return m.startTerminal(ctx, p, c)
 	}
-	h, err := p.terminals.get(t.Terminal)
-	if err == nil && h.session != c.session.ID {
-		err = failure(KindUnknownTerminal, "there is no terminal %s in this session", shown(t.Terminal))
-	}
+	t, err := p.terminals.get(c.Terminal)
 	if err != nil {
 		return toolAnswer{}, err
 	}
-	switch t.Action {
+	switch c.Action {
 	case "write":
-		err := writePTY{Text: t.Text, Keys: t.Keys, Paste: t.Paste}.into(h)
-		return toolAnswer{text: "typed"}, err
+		err := writePTY{Text: c.Text, Keys: c.Keys, Paste: c.Paste}.into(t)
+		return toolAnswer{text: "typed", structured: struct{}{}}, err
 	case "resize":
-		size, err := resizePTY{Cols: t.Cols, Rows: t.Rows}.size()
+		size, err := resizePTY{Cols: c.Cols, Rows: c.Rows}.size()
 		if err == nil {
-			err = h.Resize(c.ctx, size)
+			err = t.Resize(ctx, size)
 		}
-		return toolAnswer{text: "resized"}, err
+		return toolAnswer{text: "resized", structured: struct{}{}}, err
 	case "read":
-		return toolAnswer{text: h.Text()}, nil
+		text := t.Text()
+		return toolAnswer{text: text, structured: terminalText{Text: text}}, nil
 	case "screen":
-		return toolAnswer{text: newScreen(h.Screen()).text()}, nil
+		shot := newScreen(t.Screen())
+		return toolAnswer{text: shot.text(), structured: shot}, nil
 	case "wait":
 		w, err := waitPTY{
-			Text: t.Text, Pattern: t.Pattern, QuietMs: t.QuietMs, Input: t.Input, End: t.UntilEnd, TimeoutMs: t.TimeoutMs,
-		}.wait(c.ctx, h)
+			Text: c.Text, Pattern: c.Pattern, QuietMs: c.QuietMs, Input: c.Input, End: c.UntilEnd, TimeoutMs: c.TimeoutMs,
+		}.wait(ctx, t)
 		if err != nil {
 			return toolAnswer{}, err
 		}
-		return toolAnswer{text: fmt.Sprintf("[%s]\n%s", w.Event, w.Screen.text())}, nil
+		return toolAnswer{text: fmt.Sprintf("[%s]\n%s", w.Event, w.Screen.text()), structured: w}, nil
 	case "end":
-		return p.endTerminal(h)
+		return p.endTerminal(t)
 	}
-	return toolAnswer{}, badParams("action %s: it can be start, write, resize, read, screen, wait or end", shown(t.Action))
+	return toolAnswer{}, badParams("action %s: it can be start, write, resize, read, screen, wait or end", shown(c.Action))
+}
+
+func (m *MCP) startTerminal(ctx context.Context, p *mcpPeer, c terminalCall) (toolAnswer, error) {
+	s, err := p.sessions.get(ctx, "", m.sessionRequest(p))
+	if err != nil {
+		return toolAnswer{}, err
+	}
+	t, err := p.terminals.open(ctx, p.life, s, c.TerminalRequest)
+	if err != nil {
+		return toolAnswer{}, err
+	}
+	return toolAnswer{text: "started terminal " + t.id, structured: ptyStarted{Terminal: t.id, Session: s.ID}}, nil
 }
 
 func (p *mcpPeer) endTerminal(t *heldTerminal) (toolAnswer, error) {
@@ -115,7 +122,7 @@ func (p *mcpPeer) endTerminal(t *heldTerminal) (toolAnswer, error) {
 	if e.ExitCode != nil {
 		end = fmt.Sprintf("exit code %d", *e.ExitCode)
 	}
-	return toolAnswer{text: fmt.Sprintf("%s\n[ended: %s]", e.Text, end)}, nil
+	return toolAnswer{text: fmt.Sprintf("%s\n[ended: %s]", e.Text, end), structured: e}, nil
 }
 
 // text returns a screen as text, without the empty lines at its end.

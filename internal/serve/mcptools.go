@@ -2,61 +2,107 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
-// Names of what results hold for programs, in _meta.
-const (
-	metaDetails = "sandboxbash/details"
-	metaReceipt = "sandboxbash/receipt"
-	metaError   = "sandboxbash/error"
-	metaSession = "sandboxbash/session"
-)
+// agentOutputSchema is the structured output of contract agent.
+const agentOutputSchema = `{
+  "type": "object",
+  "properties": {
+    "text": {"type": "string", "description": "The result, as the content has it."},
+    "details": {"type": "object", "description": "What is known of the run: timeoutSeconds, wallTimeMs, exitCode, reason, artifactId and more."},
+    "followUp": {"type": "string", "description": "Results of background jobs that have ended meanwhile."}
+  },
+  "required": ["text"]
+}`
 
-// contractTool offers a tool of a contract.
-func contractTool(d tool.Definition, contract tool.Name) mcpTool {
-	t := mcpTool{
-		name: d.Name, title: "Run a command in the sandbox", description: d.Description, schema: d.InputSchema, output: d.OutputSchema, does: runs,
-		do: func(c *mcpCall) (toolAnswer, error) {
-			return contractAnswer(c.session.Caller.Call(c.ctx, d.Name, c.arguments, c.events()), contract), nil
-		},
-	}
-	if d.Name == tool.JobName {
-		t.title = "Wait for background jobs, or end them"
-	}
-	return t
+// agentOutput is the structured output that agentOutputSchema describes.
+type agentOutput struct {
+	Text     string        `json:"text"`
+	Details  *tool.Details `json:"details,omitempty"`
+	FollowUp string        `json:"followUp,omitempty"`
 }
 
-// contractAnswer is a contract's result.
-func contractAnswer(r tool.Result, contract tool.Name) toolAnswer {
-	a := toolAnswer{text: r.Text, isError: r.IsError}
-	if r.Plain != nil { // the text is its JSON
-		a.structured = r.Plain
+// addTool offers a tool of the contract.
+func (m *MCP) addTool(d tool.Definition) {
+	t := &mcp.Tool{Name: d.Name, Description: d.Description, InputSchema: d.InputSchema}
+	switch {
+	case d.OutputSchema != nil:
+		t.OutputSchema = d.OutputSchema
+	case m.o.Contract == tool.Agent && d.Name == tool.BashName:
+		t.OutputSchema = json.RawMessage(agentOutputSchema)
 	}
-	a.meta = mcp.Meta{}
-	if r.Receipt != nil {
-		a.meta[metaReceipt] = r.Receipt
-	}
-	if contract == tool.Agent && r.Details != nil {
-		a.meta[metaDetails] = r.Details
-	}
-	return a
+	m.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p, ctx, done, err := m.begin(ctx, req.Session)
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		defer done()
+		s, err := p.sessions.get(ctx, "", m.sessionRequest(p))
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		on, over := progress(ctx, req)
+		r := s.Caller.Call(ctx, d.Name, req.Params.Arguments, on)
+		over()
+		return m.result(d.Name, r, p.takeFollowUp()), nil
+	})
 }
 
-// contents puts a text in front of contents, unless it is "".
-func contents(first string, rest ...mcp.Content) []mcp.Content {
-	if first == "" {
-		return rest
+// result returns a tool's result, after the follow-up about jobs that have ended.
+func (m *MCP) result(name string, r tool.Result, followUp string) *mcp.CallToolResult {
+	out := &mcp.CallToolResult{IsError: r.IsError, Content: contents(followUp, r.Text)}
+	if r.Receipt != nil { // only contract agent has a field for it in its structured output
+		out.Meta = mcp.Meta{"sandboxbash/receipt": r.Receipt}
 	}
-	return slices.Insert(slices.Clone(rest), 0, mcp.Content(&mcp.TextContent{Text: first}))
+	switch {
+	case r.Plain != nil:
+		out.StructuredContent = r.Plain
+	case m.o.Contract == tool.Agent && name == tool.BashName:
+		out.StructuredContent = agentOutput{Text: r.Text, Details: r.Details, FollowUp: followUp}
+	}
+	return out
+}
+
+// toolAnswer is the result of a tool that is not one of a contract.
+type toolAnswer struct {
+	text       string // for the model
+	structured any
+	isError    bool
+}
+
+// handle answers calls of a tool that is not one of a contract.
+func (m *MCP) handle(do func(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (toolAnswer, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p, ctx, done, err := m.begin(ctx, req.Session)
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		defer done()
+		a, err := do(ctx, p, req.Params.Arguments)
+		if err != nil {
+			return mcpFailure(ctx, err), nil
+		}
+		return &mcp.CallToolResult{IsError: a.isError, StructuredContent: a.structured, Content: contents(p.takeFollowUp(), a.text)}, nil
+	}
+}
+
+// contents are the texts of a result: the follow-up about jobs that have ended, if there is one, and the result's own.
+func contents(followUp, text string) []mcp.Content {
+	if followUp == "" {
+		return []mcp.Content{&mcp.TextContent{Text: text}}
+	}
+	return []mcp.Content{&mcp.TextContent{Text: followUp}, &mcp.TextContent{Text: text}}
 }
 
 // mcpFailure is the result of a call that failed before its tool ran.
@@ -64,12 +110,52 @@ func mcpFailure(ctx context.Context, err error) *mcp.CallToolResult {
 	e := answerable(context.WithoutCancel(ctx), err)
 	return &mcp.CallToolResult{
 		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: e.Message}},
-		Meta: mcp.Meta{metaError: e},
+		Meta: mcp.Meta{"sandboxbash/error": e},
 	}
 }
 
 // maxMessage bounds the text of a progress notification: the end of the output.
 const maxMessage = 16 << 10 // bytes
+
+// progress sends a call's updates to a client that has asked for progress. If the client
+// is slow only the last update is kept. The function that it returns waits until the
+// update that is being sent has been sent.
+func progress(ctx context.Context, req *mcp.CallToolRequest) (agent.Events, func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return agent.Events{}, func() {}
+	}
+	latest := make(chan string, 1)
+	var last sync.Mutex // held by the goroutine that replaces the value in latest
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 1; ; n++ {
+			select {
+			case text := <-latest:
+				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+					ProgressToken: token, Progress: float64(n), Message: tail(text, maxMessage),
+				}) // the next one may arrive
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	on := agent.Events{Update: func(u tool.Update) {
+		last.Lock()
+		defer last.Unlock()
+		select {
+		case <-latest:
+		default:
+		}
+		latest <- u.Text
+	}}
+	return on, func() {
+		cancel()
+		<-done
+	}
+}
 
 // tail returns the last bytes of a text. It does not split a character.
 func tail(text string, most int) string {

@@ -45,8 +45,6 @@ func TestRPCWithoutParts(t *testing.T) {
 		"job/list": `{}`, "job/wait": `{"id":"x"}`, "job/kill": `{"id":"x"}`, "job/output": `{"id":"x"}`,
 		"pty/start": `{"command":"vi"}`, "artifact/list": `{}`, "artifact/read": `{"id":"0"}`, "policy/check": `{}`,
 		"network/rules": `{}`, "network/allow": `{"rules":["a.example"]}`, "network/log": `{}`, "network/propose": `{"rule":"a.example:443","reason":"x"}`,
-		"checkpoint/take": `{"name":"n"}`, "checkpoint/list": `{}`, "checkpoint/undo": `{"steps":2}`, "checkpoint/redo": `{"dryRun":true}`,
-		"checkpoint/restore": `{"checkpoint":"1","paths":["a"]}`, "checkpoint/diff": `{"from":"1","to":"2"}`,
 	} {
 		if got := c.ask(method, params).text(); got != "1: -32021 unavailable" {
 			t.Errorf("%s of a session without it: %s", method, got)

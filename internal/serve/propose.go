@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
@@ -51,6 +53,9 @@ func doNetworkPropose(ctx context.Context, p *peer, c proposal) (any, error) {
 	return s.propose(ctx, c.Rule, c.Reason)
 }
 
+// proposeName is the name of the tool that MCP has where users are asked.
+const proposeName = "network_propose"
+
 const proposeDescription = `Ask the user to allow something that the sandbox's network rules refuse. Results of commands name the rule that would allow what was refused. The user sees the rule and the reason, and answers no, once or session; nothing is allowed before. Propose what you need and no more: one host and one port. Do not repeat a proposal that was answered with no.`
 
 const proposeSchema = `{
@@ -69,30 +74,23 @@ type proposalCall struct {
 	Reason string `json:"reason"`
 }
 
-func proposeTool() mcpTool {
-	return mcpTool{
-		name: proposeName, title: "Ask the user to allow a network rule", description: proposeDescription, schema: json.RawMessage(proposeSchema), does: asks,
-		fits: func(o Options) string {
-			switch {
-			case !o.AskNetwork:
-				return "it asks the user, which --ask-network (network.ask) turns on"
-			case o.Attach != "":
-				return "another process carries the network of a session of `session start`, and asks no one: leave it out"
-			}
-			return ""
-		},
-		check: fields[proposalCall], do: proposeRule,
-	}
+func (m *MCP) addProposeTool() {
+	t := &mcp.Tool{Name: proposeName, Description: proposeDescription, InputSchema: json.RawMessage(proposeSchema)}
+	m.server.AddTool(t, m.handle(m.propose))
 }
 
-// proposeRule handles a call, and words its result for a model.
-func proposeRule(c *mcpCall) (toolAnswer, error) {
-	p, err := decode[proposalCall](c.arguments)
+// propose handles a call, and words its result for a model.
+func (m *MCP) propose(ctx context.Context, p *mcpPeer, arguments json.RawMessage) (toolAnswer, error) {
+	c, err := decode[proposalCall](arguments)
 	if err != nil {
 		return toolAnswer{}, err
 	}
-	answer, err := c.session.propose(c.ctx, p.Rule, p.Reason)
-	return toolAnswer{text: proposedText(answer), isError: answer.Answer == sandbox.AllowNo}, err
+	s, err := p.sessions.get(ctx, "", m.sessionRequest(p))
+	if err != nil {
+		return toolAnswer{}, err
+	}
+	answer, err := s.propose(ctx, c.Rule, c.Reason)
+	return toolAnswer{text: proposedText(answer), structured: answer, isError: answer.Answer == sandbox.AllowNo}, err
 }
 
 // proposedText words what came of a proposal for a model.

@@ -31,7 +31,6 @@ func init() { // the methods refer to each other's peer
 		"bash":           {do: doBash},
 		"abort_bash":     {do: with(doAbortBash)},
 		"session/start":  {do: with(doSessionStart)},
-		"session/fork":   {do: with(doSessionFork)},
 		"session/attach": {do: with(doSessionAttach)},
 		"session/list":   {do: with(doSessionList)},
 		"session/info":   {do: with(doSessionInfo)},
@@ -63,13 +62,6 @@ func init() { // the methods refer to each other's peer
 		"network/log":    {do: heldElsewhere("network/log", with(doNetworkLog))},
 
 		"network/propose": {do: with(doNetworkPropose)},
-
-		"checkpoint/take":    {do: with(doCheckpointTake)},
-		"checkpoint/list":    {do: with(doCheckpointList)},
-		"checkpoint/undo":    {do: with(doCheckpointUndo)},
-		"checkpoint/redo":    {do: with(doCheckpointRedo)},
-		"checkpoint/restore": {do: with(doCheckpointRestore)},
-		"checkpoint/diff":    {do: with(doCheckpointDiff)},
 	}
 }
 

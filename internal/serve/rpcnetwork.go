@@ -16,7 +16,6 @@ import (
 type Network interface {
 	NetworkRules() (allow, deny []network.Rule, err error)
 	UpdateNetworkRules(change func(allow, deny []network.Rule) (newAllow, newDeny []network.Rule, err error)) error
-	NetworkRuleNotes(added []network.Rule) []string
 	ConnectionsAfter(from uint64) (list []sandbox.Connection, next uint64, more <-chan struct{})
 }
 
@@ -135,7 +134,6 @@ func (c ruleChange) do(ctx context.Context, p *peer, change func(add, remove, al
 	if err != nil {
 		return nil, networkError(err)
 	}
-	answer.Notes = append(answer.Notes, net.NetworkRuleNotes(add)...)
 	return answer, nil
 }
 

@@ -40,8 +40,6 @@ func (f *fakeNetwork) UpdateNetworkRules(change func(allow, deny []network.Rule)
 	return err
 }
 
-func (f *fakeNetwork) NetworkRuleNotes([]network.Rule) []string { return nil }
-
 func (f *fakeNetwork) ConnectionsAfter(from uint64) ([]sandbox.Connection, uint64, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

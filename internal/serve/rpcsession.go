@@ -42,53 +42,6 @@ func doSessionStart(ctx context.Context, p *peer, shape Shape) (any, error) {
 	return p.described(ctx, s)
 }
 
-type forkSession struct {
-	Session string   `json:"session"`
-	Count   int      `json:"count"`
-	Name    string   `json:"name"`
-	Pause   bool     `json:"pause"`
-	Secrets []string `json:"secrets"`
-}
-
-// forkedJSON is a fork, and what was copied.
-type forkedJSON struct {
-	sessionJSON
-
-	Copied sandbox.Taken `json:"copied"`
-}
-
-type forkList struct {
-	Forks []forkedJSON `json:"forks"`
-	// Failed says why there are fewer than were asked for.
-	Failed string `json:"failed,omitempty"`
-}
-
-func doSessionFork(ctx context.Context, p *peer, f forkSession) (any, error) {
-	if f.Count < 0 || f.Count > sandbox.MaxForks {
-		return nil, badParams("count: it can be 1 to %d", sandbox.MaxForks)
-	}
-	s, err := p.session(ctx, f.Session)
-	if err != nil {
-		return nil, err
-	}
-	made, err := p.sessions.fork(ctx, p.sessionRequest(Shape{}), s.ID, f.Secrets, sandbox.ForkOptions{Count: f.Count, Name: f.Name, Pause: f.Pause})
-	if len(made) == 0 && err != nil {
-		return nil, err
-	}
-	list := forkList{Forks: []forkedJSON{}}
-	if err != nil {
-		list.Failed = answerable(ctx, err).Message
-	}
-	for _, one := range made {
-		info, err := one.Lifetime.Info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		list.Forks = append(list.Forks, forkedJSON{p.describe(info), one.Copied})
-	}
-	return list, nil
-}
-
 func doSessionAttach(ctx context.Context, p *peer, n named) (any, error) {
 	if n.Session == "" {
 		return nil, badParams("session is required: the id of one, or the start of an id")

@@ -69,6 +69,9 @@ func callOrder(params json.RawMessage) (string, error) {
 	return "call " + c.Session, nil
 }
 
+// terminalName is the name of the tool that MCP has besides those of the contracts.
+const terminalName = "terminal"
+
 // toolResult is a tool's result.
 type toolResult struct {
 	Text    string            `json:"text"`

@@ -11,7 +11,6 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/sandboxbash/sandboxbash/agent"
 	"github.com/sandboxbash/sandboxbash/internal/screen"
@@ -24,18 +23,8 @@ import (
 type Host interface {
 	// Start starts a session, or opens one if the request names it.
 	Start(ctx context.Context, r SessionRequest) (*Session, error)
-	// Fork starts copies of a session, as sandbox.Engine.Fork does: with an error it returns those that were made. secrets are
-	// names of what they get. r says how they are used.
-	Fork(ctx context.Context, r SessionRequest, id string, secrets []string, o sandbox.ForkOptions) ([]Forked, error)
 	// List describes all sessions on the engine, also those of other programs.
 	List(ctx context.Context) ([]sandbox.Info, error)
-}
-
-// Forked is a session that was made from another, and what was copied.
-type Forked struct {
-	*Session
-
-	Copied sandbox.Taken
 }
 
 // SessionRequest asks for a session.
@@ -46,9 +35,6 @@ type SessionRequest struct {
 	Tools    []string             // names of the tools that the agent has
 	UI       bool                 // there is a user who can use a terminal
 	Terminal agent.ClientTerminal // where commands may run instead; nil: in the session only
-	// Lasting says that the session outlives this process, until it is idle for Options.Idle. With an Attach, the
-	// session must be one that a server with the same options has started so.
-	Lasting bool
 	// Ask asks the client's user what the session may reach that no rule allows; nil: nothing is asked.
 	Ask func(context.Context, sandbox.NetworkQuestion) sandbox.NetworkAnswer
 }
@@ -79,16 +65,12 @@ type Session struct {
 	News      News
 	Jobs      Jobs
 	Files     Files
-	Texts     Texts
-	Changes   Changes
 	Copies    Copies
 	Terminals Terminals
 	Artifacts Artifacts
 	Lifetime  Lifetime
 	Network   Network
 	Proposals Proposals
-	// Checkpoints are those of the workspace.
-	Checkpoints Checkpoints
 	// HeldNetwork has another process do a method network/*, the one that carries the session's
 	// connections; nil: there is none.
 	HeldNetwork func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
@@ -245,28 +227,6 @@ type Options struct {
 	// Kept is called with each session that has ended with its client, or by itself, and
 	// whose workspace is kept. It must not block.
 	Kept func(sandbox.Info)
-
-	// The rest is for MCP.
-
-	// Session describes the sessions that clients get, for their models. Of one that is still to be started, it has
-	// what the options of the start say.
-	Session sandbox.Info
-	// Attach is the id of the session that all clients use; "": each gets one of its own.
-	Attach string
-	// Keep has the sessions of clients outlive them.
-	Keep bool
-	// Idle is how long a session may be idle that no connection ends. It must be positive.
-	Idle time.Duration
-	// KeepFor is how long the workspace of a session that has ended is kept. 0: it is not.
-	KeepFor time.Duration
-	// Offer are names of the tools to offer, as ToolNames has them; none: the usual ones.
-	Offer []string
-	// AskPolicy asks MCP clients that can be asked about commands that the policy denies.
-	AskPolicy bool
-	// AskTime is how long a user has for such a question, and for those of tools; 0: two minutes.
-	AskTime time.Duration
-	// Lasts is called with each session that outlives the server. It must not block.
-	Lasts func(sandbox.Info)
 }
 
 // host returns what contracts may know before there is a session.

@@ -57,8 +57,6 @@ type Request struct {
 	Job       *Job // nil: the command ends with its host
 	// Watch are file systems to look at if the command fails: see Exit.NoRoom.
 	Watch []string
-	// Origin is what a checkpoint says of the command; nil for none.
-	Origin *CheckpointCommand
 }
 
 // Taken asks for standard input: for StdinWindow bytes when the command has started, and
@@ -193,15 +191,6 @@ func (m *Request) fields(c *codec) {
 	}
 	if c.since(5) {
 		c.strings(&m.Watch)
-	}
-	if c.since(5) && (c.reading || m.Origin != nil) { // the first hosts of version 5 do not send it
-		has := m.Origin != nil
-		if c.bool(&has); has && c.reading {
-			m.Origin = &CheckpointCommand{}
-		}
-		if has {
-			m.Origin.fields(c)
-		}
 	}
 }
 

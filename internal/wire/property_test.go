@@ -22,7 +22,6 @@ func everyMessage() []message {
 		&Hello{}, &Open{}, &Request{}, &Taken{}, &Kill{}, &Exit{}, &Failed{}, &Detach{}, &Detached{}, &Pong{},
 		&JobStart{}, &JobEnd{}, &JobQuery{}, &JobState{},
 		&NetHello{}, &NetOpen{}, &NetNew{}, &NetAnswer{}, &NetCredit{}, &NetReset{}, &NetOwner{},
-		&CheckpointAsk{}, &CheckpointState{}, &CheckpointAnswer{}, &CheckpointCommand{},
 	}
 }
 
@@ -88,10 +87,6 @@ func eachFilled(f func(m message, b []byte)) {
 				m.Version = Version
 			case *Kill:
 				m.TimedOut = true // else there is nothing in its place
-			case *Request:
-				if m.Origin == nil { // the same
-					m.Origin = &CheckpointCommand{ID: "id", Text: "text"}
-				}
 			}
 			f(m, encode(nil, m))
 		}

@@ -42,13 +42,7 @@ const (
 	VerbPorts    Verb = "ports"    // answers with Ports; only a runner that serves does it
 	VerbSurvey   Verb = "survey"   // SurveyArgs; answers with Surveys
 	VerbLease    Verb = "lease"    // LeaseArgs; changes when the session ends because it is idle
-	VerbClone    Verb = "clone"    // CloneArgs; copies a workspace into another, answers with a Tree
 	VerbTerms    Verb = "terms"    // reads Terms, answers with those that the image describes
-
-	VerbCheckpoint  Verb = "checkpoint"  // reads a CheckpointAsk, answers with a CheckpointAnswer
-	VerbSnap        Verb = "snap"        // PID 1's: makes a checkpoint of what commands have changed, while none runs
-	VerbMend        Verb = "mend"        // finishes or rolls back an undo that was interrupted
-	VerbMaterialize Verb = "materialize" // MaterializeArgs; writes a checkpoint into an empty directory
 )
 
 // TrustDir is where a session has the certificate that its programs trust besides the image's,
@@ -105,13 +99,6 @@ type AccountsArgs struct {
 // ClearArgs are the arguments of VerbClear.
 type ClearArgs struct{ Dir string }
 
-// CloneArgs are the arguments of VerbClone.
-type CloneArgs struct {
-	From, To string // directories; To is empty
-	// Lock is a file that is locked shared while From is read, if it exists; "-": none.
-	Lock string
-}
-
 // PostureArgs are the arguments of VerbPosture.
 type PostureArgs struct {
 	Masked []string // paths whose content must not be readable
@@ -162,12 +149,6 @@ func (a *AccountsArgs) words(l *argList) {
 }
 
 func (a *ClearArgs) words(l *argList) { l.string(&a.Dir) }
-
-func (a *CloneArgs) words(l *argList) {
-	l.string(&a.From)
-	l.string(&a.To)
-	l.string(&a.Lock)
-}
 
 func (a *PostureArgs) words(l *argList) { l.rest(&a.Masked) }
 

@@ -26,7 +26,6 @@ func TestCommand(t *testing.T) {
 		{VerbUpdate, &TransferArgs{UID: 1, GID: 2, Path: "/a"}, "update 1:2 /a"},
 		{VerbAccounts, &AccountsArgs{From: "/etc", To: "/x", UID: 1, GID: 4294967294, Name: "agent", Home: "/home/agent"}, "accounts /etc /x 1 4294967294 agent /home/agent"},
 		{VerbClear, &ClearArgs{Dir: "/w"}, "clear /w"},
-		{VerbClone, &CloneArgs{From: "/a", To: "/b", Lock: "-"}, "clone /a /b -"},
 		{VerbPosture, &PostureArgs{Masked: []string{"/proc/a", "/b"}}, "posture /proc/a /b"},
 		{VerbLease, &LeaseArgs{Do: LeaseKeep, For: 2 * time.Hour}, "lease keep 2h0m0s"},
 		{VerbLease, &LeaseArgs{Do: LeasePause}, "lease pause 0s"},

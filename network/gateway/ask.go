@@ -152,13 +152,14 @@ func (g *Gateway) reconsider(ctx context.Context, v network.Verdict, q Question,
 	if g.asks == nil || !askable(v) {
 		return v
 	}
-	until := time.Now().Add(g.asks.wait)
+	ctx, cancel := context.WithTimeout(ctx, g.asks.wait)
+	defer cancel()
 	for askable(v) && !g.asks.isRefused(target{v.Host, v.Port}) {
 		if refusal, ok := g.leads(v); !ok {
 			return refusal
 		}
 		q.Host, q.Port, q.Rule = v.Host, v.Port, v.Ask
-		yes, own := g.asks.answer(ctx, until, q)
+		yes, own := g.asks.answer(ctx, q)
 		if !yes {
 			return v
 		}
@@ -193,7 +194,9 @@ func (g *Gateway) Propose(ctx context.Context, rule network.Rule, reason string)
 	if !g.asks.own.Allow() {
 		return false, v, ErrProposals
 	}
-	yes, own := g.asks.answer(ctx, time.Now().Add(g.asks.wait), Question{Host: v.Host, Port: v.Port, Rule: v.Ask, Proposed: true, Reason: reason})
+	ctx, cancel := context.WithTimeout(ctx, g.asks.wait)
+	defer cancel()
+	yes, own := g.asks.answer(ctx, Question{Host: v.Host, Port: v.Port, Rule: v.Ask, Proposed: true, Reason: reason})
 	if !own {
 		return false, v, ErrAskedBefore // what was asked is not this
 	}
@@ -240,17 +243,11 @@ func (a *asking) saidNo(t target) bool {
 }
 
 // answer returns the answer to a question, and whether this caller put it. Nothing else of the same host and
-// port is asked meanwhile. It returns no if ctx ends first, or the time until which it waits has come. A
-// question that this caller puts ends at that time by itself: that there was no answer is then an answer.
-func (a *asking) answer(ctx context.Context, until time.Time, q Question) (yes, own bool) {
-	one, own := a.join(ctx, until, q)
+// port is asked meanwhile. It returns no if ctx ends first.
+func (a *asking) answer(ctx context.Context, q Question) (yes, own bool) {
+	one, own := a.join(ctx, q)
 	if one == nil {
 		return false, own
-	}
-	if !own {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, until)
-		defer cancel()
 	}
 	answered := false
 	select {
@@ -272,7 +269,7 @@ func (a *asking) answer(ctx context.Context, until time.Time, q Question) (yes, 
 
 // join returns the question about a host and port, and whether this call has put it. It returns nil if
 // the answer has come, and was no, meanwhile, and if too much waits already.
-func (a *asking) join(ctx context.Context, until time.Time, q Question) (one *openQuestion, own bool) {
+func (a *asking) join(ctx context.Context, q Question) (one *openQuestion, own bool) {
 	t := target{q.Host, q.Port}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -281,17 +278,17 @@ func (a *asking) join(ctx context.Context, until time.Time, q Question) (one *op
 		return nil, false
 	}
 	if own = one == nil; own {
-		one = a.begin(context.WithoutCancel(ctx), until, t, q)
+		one = a.begin(context.WithoutCancel(ctx), t, q)
 	}
 	a.held++
 	one.waiting++
 	return one, own
 }
 
-// begin puts a question, which may be answered until a time. It needs mu.
-func (a *asking) begin(ctx context.Context, until time.Time, t target, q Question) *openQuestion {
+// begin puts a question. It needs mu.
+func (a *asking) begin(ctx context.Context, t target, q Question) *openQuestion {
 	ctx, withdraw := context.WithCancel(ctx)
-	timed, cancel := context.WithDeadline(ctx, until)
+	timed, cancel := context.WithTimeout(ctx, a.wait)
 	one := &openQuestion{done: make(chan struct{}), cancel: withdraw}
 	a.open[t] = one
 	go func() { // its last waiter waits for it

@@ -246,7 +246,7 @@ func (h *helloCheck) check() error {
 	if h.late {
 		return errLateHello
 	}
-	if name == "" || sameHost(name, h.want) {
+	if name == "" || name == h.want {
 		return nil
 	}
 	h.refusal = (network.Verdict{Reason: ReasonHost, Host: h.want, Detail: name}).Err()

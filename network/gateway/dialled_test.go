@@ -35,8 +35,6 @@ type deaf struct{ Tunnel }
 
 func (deaf) Listen(context.Context, netip.AddrPort) error { return nil }
 
-func (deaf) Unlisten(netip.AddrPort) error { return nil }
-
 // askName asks for the address of example.com, which must be answered.
 func askName(t *testing.T, g *Gateway) {
 	t.Helper()

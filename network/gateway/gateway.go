@@ -118,18 +118,17 @@ type Gateway struct {
 	secrets   *inject.Set
 	roots     *x509.CertPool
 
-	names  *names
-	locals locals
-	open   connections
-	web    *web
-	asks   *asking // nil: nothing is asked
+	names *names
+	open  connections
+	web   *web
+	asks  *asking // nil: nothing is asked
 }
 
 // New returns a Gateway. It serves nothing before Serve is called.
 func New(opts Options) *Gateway {
 	g := &Gateway{
 		resolver: opts.Resolver, limits: opts.Limits.withDefaults(), proxy: opts.Proxy, upstream: opts.Upstream, names: newNames(),
-		locals: locals{reserved: opts.Proxy}, exclude: &network.Policy{Deny: opts.Exclude}, secrets: opts.Secrets, roots: opts.Roots,
+		exclude: &network.Policy{Deny: opts.Exclude}, secrets: opts.Secrets, roots: opts.Roots,
 	}
 	g.authority.Store(opts.Authority)
 	if g.resolver == nil {
@@ -169,13 +168,7 @@ func (g *Gateway) SetRules(rules *network.Policy) {
 		return o.name != "" && (!verdict.Allowed || verdict.Intercept && o.unread)
 	})
 	g.web.transport.CloseIdleConnections() // to addresses that were judged by the rules before
-	ctx, cancel := context.WithTimeout(context.Background(), listenTime)
-	defer cancel()
-	g.recordTaken(g.locals.want(ctx, rules.Loopback()))
 }
-
-// listenTime bounds how long SetRules waits for a session to listen at new addresses.
-const listenTime = 5 * time.Second
 
 // SetAuthority sets the authority of a Gateway that has none. The session must trust it already.
 func (g *Gateway) SetAuthority(a *authority.Authority) { g.authority.Store(a) }
@@ -202,11 +195,7 @@ func (g *Gateway) Listen(ctx context.Context, tunnel Tunnel) error {
 			return fmt.Errorf("the proxy's port: %w", err)
 		}
 	}
-	if err := g.names.attach(ctx, tunnel); err != nil {
-		return err
-	}
-	g.recordTaken(g.locals.attach(ctx, tunnel))
-	return ctx.Err()
+	return g.names.attach(ctx, tunnel)
 }
 
 // Serve serves the connections of a tunnel on which Listen was called, until ctx ends or the tunnel
@@ -216,7 +205,6 @@ func (g *Gateway) Serve(ctx context.Context, tunnel Tunnel) error {
 	group, ctx := errgroup.WithContext(ctx)
 	defer g.open.reset(func(opened) bool { return true })
 	defer g.names.detach()
-	defer g.locals.detach()
 	group.Go(func() error { return g.answerAll(ctx, tunnel) })
 	group.Go(func() error { return g.acceptAll(ctx, tunnel) })
 	return group.Wait()
@@ -275,11 +263,7 @@ func (g *Gateway) acceptAll(ctx context.Context, tunnel Tunnel) error {
 // handle carries one connection to the listener at.
 func (g *Gateway) handle(ctx context.Context, conn Conn, at netip.AddrPort) {
 	start := time.Now()
-	name := g.names.nameAt(at.Addr())
-	if g.locals.has(at) {
-		name = at.Addr().String()
-	}
-	switch {
+	switch name := g.names.nameAt(at.Addr()); {
 	case at.Port() == dnsPort && at.Addr() == resolverAddr:
 		g.answerStream(ctx, conn)
 	case at.Addr() == refusedAddr:

@@ -257,17 +257,14 @@ func (w *web) judge(r *http.Request, conn *webConn, record *Record) network.Verd
 	t := conn.target
 	named, err := hostOf(r, conn.scheme)
 	proxied := t == (target{})
-	switch {
-	case proxied:
+	if proxied {
 		t = named
-	case err == nil && named.port == t.port && sameHost(named.name, t.name):
-		named = t
 	}
 	record.Host, record.Port = t.name, t.port
 	switch {
 	case err != nil || named != t:
 		return network.Verdict{Reason: ReasonHost, Host: t.name, Detail: r.Host}
-	case conn.names != "" && !sameHost(conn.names, t.name):
+	case conn.names != "" && conn.names != t.name:
 		return network.Verdict{Reason: ReasonHost, Host: t.name, Detail: conn.names}
 	case r.Method == http.MethodTrace, r.Method == http.MethodConnect && !proxied:
 		return network.Verdict{Reason: ReasonMethod, Host: t.name, Detail: r.Method}

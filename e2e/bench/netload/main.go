@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -79,14 +78,9 @@ func run(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// client makes requests over connections that are new, or kept. at is the address of all of them; "": the host's
-// name is looked up for each.
-func client(fresh bool, parallel int, at string) *http.Client {
-	var dialer net.Dialer
+// client makes requests over connections that are new, or kept.
+func client(fresh bool, parallel int) *http.Client {
 	return &http.Client{Timeout: 10 * time.Minute, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, cmp.Or(at, address))
-		},
 		DisableKeepAlives: fresh, MaxIdleConnsPerHost: parallel, DisableCompression: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its server is netload, and the handshake costs the same
 	}}
@@ -115,19 +109,15 @@ func requestsAt(target string, count, parallel int) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	at, err := resolve(u.Host)
-	if err != nil {
+	if u.Host, err = resolve(u.Host); err != nil {
 		return Result{}, err
 	}
-	return requestsBy(client(true, parallel, at), target, count, parallel, true)
+	return requests(u.String(), count, parallel, true)
 }
 
 // requests makes count requests, so many at a time, each over a connection of its own or over kept ones.
 func requests(at string, count, parallel int, fresh bool) (Result, error) {
-	return requestsBy(client(fresh, parallel, ""), at, count, parallel, fresh)
-}
-
-func requestsBy(c *http.Client, at string, count, parallel int, fresh bool) (Result, error) {
+	c := client(fresh, parallel)
 	if !fresh { // the connections are there first
 		if _, _, err := inParallel(parallel, parallel, func(int) error { _, err := fetch(c, at); return err }); err != nil {
 			return Result{}, err
@@ -178,7 +168,7 @@ func result(taken []time.Duration, elapsed time.Duration) Result {
 
 func get(url string) (Result, error) {
 	begin := time.Now()
-	n, err := fetch(client(true, 1, ""), url)
+	n, err := fetch(client(true, 1), url)
 	return Result{Elapsed: time.Since(begin), Bytes: n}, err
 }
 

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// serve serves HTTP, HTTPS and echoes at three ports of an address, and HTTP at its port 80 too. It prints the four
-// ports, the last as 0 if it cannot have it, and its certificate in base64, and ends with standard input.
+// serve serves HTTP, HTTPS and echoes at three ports of an address, prints them and its certificate in base64,
+// and ends with standard input.
 func serve(address string) error {
 	certificate, err := selfSigned()
 	if err != nil {
@@ -34,12 +34,6 @@ func serve(address string) error {
 		listeners[i] = l
 		fmt.Println(l.Addr().(*net.TCPAddr).Port)
 	}
-	standard, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(address, "80"))
-	if err != nil {
-		fmt.Println(0) // another program has it, or this one may not
-	} else {
-		fmt.Println(80)
-	}
 	fmt.Println(base64.StdEncoding.EncodeToString(certificate.Certificate[0]))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") })
@@ -47,9 +41,6 @@ func serve(address string) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	secure := tls.NewListener(listeners[1], &tls.Config{Certificates: []tls.Certificate{certificate}}) // HTTP/1.1 alone
 	go func() { _ = server.Serve(listeners[0]) }()
-	if standard != nil {
-		go func() { _ = server.Serve(standard) }()
-	}
 	go func() { _ = server.Serve(secure) }()
 	go echoes(listeners[2])
 	_, err = io.Copy(io.Discard, os.Stdin) // the process ends with it, and all connections

@@ -133,7 +133,7 @@ printed again when it has. With --json, print the records as they are, one per l
 }
 
 func (a *commands) show(ctx context.Context) error {
-	since, err := SinceWhen(a.cfg.Audit.Since, time.Now())
+	since, err := sinceWhen(a.cfg.Audit.Since, time.Now())
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func end(r audit.Record) string {
 	return "-"
 }
 
-// SinceWhen reads a time, or how long ago it was; "" is the start of the log.
-func SinceWhen(text string, now time.Time) (time.Time, error) {
+// sinceWhen reads a time, or how long ago it was; "" is the start of the log.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

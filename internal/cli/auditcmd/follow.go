@@ -28,7 +28,7 @@ const (
 func SessionLogs(p *core.Parts) *cobra.Command {
 	a := newCommands(p)
 	cmd := &cobra.Command{
-		Use: "logs [flags] [SESSION]", Short: "Print what the audit log has of a session",
+		Use: "logs [flags] [SESSION]", SuggestFor: []string{"log", "history"}, Short: "Print what was run in a session",
 		Long: `Print what was run in a session, oldest first: its commands, terminals, jobs and copies,
 when they began and how they ended. With --follow, keep printing until the session has
 ended; what goes on then is printed as running, and again when it has ended.
@@ -36,8 +36,7 @@ ended; what goes on then is printed as running, and again when it has ended.
 This is what the audit log has of the session, without secrets: it must be on before,
 by audit.enabled: true in the configuration. A session that has ended is named by its id or
 a part of it. With --json, print the records as they are, one per line; these include
-the connections that ` + "`sandboxbash session network`" + ` shows. The commands with their output are in the
-journal: see ` + "`sandboxbash session log`" + `.`,
+the connections that ` + "`sandboxbash session network`" + ` shows.`,
 		Example:           "  sandboxbash session logs\n  sandboxbash session logs -f web\n  sandboxbash session logs --json web | jq -r .command",
 		ValidArgsFunction: a.connection.CompleteSession,
 	}

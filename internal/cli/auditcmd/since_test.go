@@ -25,9 +25,9 @@ func TestSinceWhen(t *testing.T) {
 		{"d", time.Time{}, true},
 	}
 	for _, tt := range tests {
-		got, err := SinceWhen(tt.text, now)
+		got, err := sinceWhen(tt.text, now)
 		if !got.Equal(tt.want) || (err != nil) != tt.bad {
-			t.Errorf("SinceWhen(%q) = %v, %v; want %v, bad: %v", tt.text, got, err, tt.want, tt.bad)
+			t.Errorf("sinceWhen(%q) = %v, %v; want %v, bad: %v", tt.text, got, err, tt.want, tt.bad)
 		}
 	}
 }

@@ -22,8 +22,8 @@ const AsMain = "SANDBOXBASH_TEST_MAIN"
 
 // Main is TestMain of a package that runs the program. It fails if a goroutine is left.
 func Main(m *testing.M) {
-	// A holder or keeper is started without this variable, as all others: it must not run the tests.
-	holds := len(os.Args) > 2 && (os.Args[2] == "hold" || os.Args[2] == "lend")
+	// A holder is started without this variable, as all others: it must not run the tests.
+	holds := len(os.Args) > 2 && os.Args[2] == "hold"
 	if os.Getenv(AsMain) != "" || holds {
 		os.Exit(cli.Main("", os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 	}

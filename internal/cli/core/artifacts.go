@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sandboxbash/sandboxbash/internal/journal"
 	"github.com/sandboxbash/sandboxbash/sink"
 )
 
@@ -48,11 +47,8 @@ func (a *Artifacts) OutputStore() (*sink.Store, error) {
 	return a.Store()
 }
 
-// maxJournals is how many journals are kept: each is three files, and each call that lists them reads one.
-const maxJournals = 1000
-
-// Collect removes artifacts and journals that are past their retention or too many. The function that it returns waits for
-// the end of it.
+// Collect removes artifacts that are past their retention, and what takes
+// longer. The function that it returns waits for the end of it.
 func (a *Artifacts) Collect() (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -63,13 +59,6 @@ func (a *Artifacts) Collect() (wait func()) {
 		}
 		if err != nil {
 			a.notes.Add("old artifacts were not removed: " + err.Error())
-		}
-		if dir := a.cfg.JournalDir(); dir != "" {
-			j := a.cfg.Journal
-			err := journal.Open(dir).Collect(journal.Keep{TotalBytes: j.TotalMax, Sessions: maxJournals, Retention: j.Retention}, time.Now())
-			if err != nil {
-				a.notes.Add("old journals were not removed: " + err.Error())
-			}
 		}
 	}()
 	return func() { <-done }

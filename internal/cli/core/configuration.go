@@ -17,7 +17,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
-	"github.com/sandboxbash/sandboxbash/internal/journal"
 	"github.com/sandboxbash/sandboxbash/network"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -32,7 +31,6 @@ type Configuration struct {
 	*config.Config // nil before Load; it does not change afterwards
 
 	file    flags.TextValue // --config
-	held    bool            // this process is a holder: see TakeOver
 	env     *Environment
 	streams *stdio.Streams
 	notes   *Notes
@@ -161,27 +159,8 @@ func (c *Configuration) AuditDir() string {
 	return audit.DefaultDir(c.env.StateDir())
 }
 
-// JournalDir is where the journals of sessions are kept, "" if there is no place for them.
-func (c *Configuration) JournalDir() string {
-	if c.Journal.Dir != "" || c.env.StateDir() == "" {
-		return c.Journal.Dir
-	}
-	return journal.DefaultDir(c.env.StateDir())
-}
-
 // Spec is the session that the configuration describes.
 func (c *Configuration) Spec() (sandbox.Spec, error) { return c.spec(nil, nil) }
-
-// Checkpoints are the rules for the checkpoints of a session; nil if none are wanted, or if its kind can have none and they were not
-// asked for by a flag.
-func (c *Configuration) Checkpoints(s sandbox.Spec, asked bool) *sandbox.CheckpointRules {
-	k := c.Checkpoint
-	bind := s.Workspace.Kind == sandbox.WorkspaceBind
-	if !k.Automatic || !asked && (s.Profile == sandbox.Dev || bind && (!k.Bind || s.Workspace.ReadOnly)) {
-		return nil
-	}
-	return &sandbox.CheckpointRules{Automatic: true, Disk: k.Disk, MaxFile: k.MaxFile, Exclude: k.Exclude, Gitignore: k.Gitignore, Bind: k.Bind}
-}
 
 // ServedSpec is Spec for a session that this process holds as long as it lives, with the network
 // rules: their connections leave through the process.

@@ -14,7 +14,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/engine/docker"
 	"github.com/sandboxbash/sandboxbash/images"
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
-	"github.com/sandboxbash/sandboxbash/internal/cli/keeper"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/policy"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -26,9 +25,6 @@ type Connection struct {
 	// Backend returns the engine that holds the sessions, and what makes images available on it.
 	// New sets it to the engine that the configuration names. It may be changed before its first use.
 	Backend func(context.Context) (engine.Engine, sandbox.Images, error)
-	// Reuse says that this process is the program itself, so that it may start itself again, as
-	// the process that keeps runners for later calls.
-	Reuse bool
 
 	env       *Environment
 	streams   *stdio.Streams
@@ -97,52 +93,30 @@ func (c *Connection) Prepare(ctx context.Context, arch string) error {
 	return docker.NewEngine(c.client, images.Runner).Prepare(ctx, arch)
 }
 
-// Sessions returns the owner of sessions for one call, in which rules decide what may run; nil
-// allows all. Runners are taken from earlier calls, and left to later ones. Its Close is the
-// caller's.
+// Sessions returns the owner of sessions, in which rules decide what may run; nil
+// allows all. Its Close is the caller's.
 func (c *Connection) Sessions(ctx context.Context, progress func(engine.Progress), rules *policy.Policy) (*sandbox.Engine, error) {
-	return c.owner(ctx, sandbox.Options{Policy: rules, Progress: progress}, c.runners)
+	return c.Owner(ctx, sandbox.Options{Policy: rules, Progress: progress})
 }
 
 // Owner returns an owner of sessions with options, to which it adds secrets, observers, the
 // store of artifacts, and what the configuration says. Its Close is the caller's.
 func (c *Connection) Owner(ctx context.Context, opts sandbox.Options) (*sandbox.Engine, error) {
-	return c.owner(ctx, opts, func() sandbox.Runners { return nil })
-}
-
-func (c *Connection) owner(ctx context.Context, opts sandbox.Options, runners func() sandbox.Runners) (*sandbox.Engine, error) {
 	backend, images, err := c.Backend(ctx)
 	if err != nil {
 		return nil, err
 	}
-	opts.Runners = runners()
 	if opts.Artifacts, err = c.artifacts.OutputStore(); err != nil {
 		return nil, err
 	}
 	opts.Secrets, opts.Grace, opts.Keep, opts.Pruned = c.secrets.Known(), c.cfg.Grace, c.notes.KeepLimits(), c.pruned
-	opts.Observers, opts.Network = c.observers.All(), c.watchNetwork
+	opts.Observer, opts.Network = c.observers.Observer(), c.watchNetwork
 	if opts.Upstream, err = c.Upstream(); err != nil {
 		return nil, err
 	}
 	e := sandbox.New(backend, images, opts)
 	c.observers.watch(e)
 	return e, nil
-}
-
-// runners are those that calls leave to each other, nil if they do not.
-func (c *Connection) runners() sandbox.Runners {
-	// A job of CI may wait for all that it has started.
-	if !c.Reuse || c.client == nil || c.cfg.held || c.cfg.Session.Reuse <= 0 || c.env.Getenv("CI") == "true" {
-		return nil
-	}
-	store := keeper.New(keeper.Options{
-		Env: c.env, Engine: c.client.Address(), Version: Build(c.observers.version).Version, Stay: c.cfg.Session.Reuse,
-		Note: c.notes.Add, Daily: c.notes.AddDaily,
-	})
-	if store == nil {
-		return nil
-	}
-	return store
 }
 
 // Unobserved returns an owner of sessions on the engine of Connect.

@@ -16,8 +16,6 @@ import (
 // what was noted about it, so only the notes from now on are gathered, for Answer.
 func (c *Configuration) TakeOver(cmd *cobra.Command, h holder.Handover) error {
 	c.env.Use(h.Environ)
-	c.held = true
-	LivesLong()
 	err := cmd.ParseFlags(h.Flags)
 	if err == nil {
 		err = c.Load(cmd)

@@ -140,9 +140,6 @@ func (l logger) Intend(ctx context.Context, e sandbox.Observation) error {
 
 // Note implements sandbox.Observer.
 func (l logger) Note(e sandbox.Observation) {
-	if e.Kind == sandbox.EventResize {
-		return
-	}
 	level := slog.LevelInfo
 	attrs := []slog.Attr{slog.String("session", e.Session)}
 	if e.ID != "" {

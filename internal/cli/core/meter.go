@@ -108,7 +108,7 @@ func (o *Observers) ServeMetrics(ctx context.Context) error {
 		return exit.Misuse("", "%v", err)
 	}
 	o.metricsAt = l
-	o.All()
+	o.Observer()
 	if !o.cfg.Quiet {
 		o.notes.Add("serving metrics at http://" + l.Addr().String() + telemetry.Path)
 	}

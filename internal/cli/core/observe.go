@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/sandbox"
 )
 
-// Observers are those who record or show what happens to commands: the audit log, journals, metrics
+// Observers are those who record or show what happens to commands: the audit log, metrics
 // and traces, the log on standard error. They are made when one is first needed.
 type Observers struct {
 	version string
@@ -28,23 +28,27 @@ type Observers struct {
 
 	metricsAt net.Listener // where metrics are served; nil: nowhere; set before making
 	making    sync.Once    // of all
-	all       made         // by making
+	all       fanOut       // made by making
 
 	mu    sync.Mutex
 	logTo *logWriter // guarded by mu; nil before Log
 }
 
-// made are the observers, once they are made.
-type made struct {
+// fanOut passes events on to observers.
+type fanOut struct {
 	to     []sandbox.Observer
 	close  []func()
 	levels levels
 }
 
-// All returns the observers that the configuration asks for. They are made once, when the configuration is there.
-func (o *Observers) All() []sandbox.Observer {
+// Observer receives events; it is nil if the configuration asks for none. It is made
+// once, when the configuration is there.
+func (o *Observers) Observer() sandbox.Observer {
 	o.making.Do(o.begin)
-	return o.all.to
+	if len(o.all.to) == 0 {
+		return nil
+	}
+	return &o.all
 }
 
 func (o *Observers) begin() {
@@ -55,11 +59,6 @@ func (o *Observers) begin() {
 		f.close = append(f.close, keeper.close)
 		f.levels.log = keeper
 	}
-	if dir := o.cfg.JournalDir(); o.cfg.Journal.Enabled && dir != "" {
-		j := o.newJournaler(dir)
-		f.to = append(f.to, j)
-		f.close = append(f.close, j.close)
-	}
 	if m := o.newMeter(f.levels.now); m != nil {
 		f.to = append(f.to, m)
 		f.close = append(f.close, m.close)
@@ -69,7 +68,7 @@ func (o *Observers) begin() {
 	}
 }
 
-// watch has the metrics tell of an owner of sessions. All was called before.
+// watch has the metrics tell of an owner of sessions. Observer was called before.
 func (o *Observers) watch(e *sandbox.Engine) { o.all.levels.sessions.Store(e) }
 
 // close lets those who observe end what they do.
@@ -77,6 +76,22 @@ func (o *Observers) close() {
 	o.making.Do(func() {}) // nothing happens any more
 	for _, end := range o.all.close {
 		end()
+	}
+}
+
+// Intend implements sandbox.Observer: all are asked, and one who refuses refuses.
+func (f *fanOut) Intend(ctx context.Context, e sandbox.Observation) error {
+	var errs []error
+	for _, one := range f.to {
+		errs = append(errs, one.Intend(ctx, e))
+	}
+	return errors.Join(errs...)
+}
+
+// Note implements sandbox.Observer.
+func (f *fanOut) Note(e sandbox.Observation) {
+	for _, one := range f.to {
+		one.Note(e)
 	}
 }
 
@@ -162,13 +177,6 @@ var auditKinds = map[sandbox.EventKind]audit.Kind{
 
 // Note implements sandbox.Observer.
 func (o *auditor) Note(e sandbox.Observation) {
-	if auditKinds[e.Kind] != "" {
-		_ = o.append(noteRecord(e)) // it has been reported
-	}
-}
-
-// noteRecord is the record of what Note is called with. The audit log and the journals are made from it.
-func noteRecord(e sandbox.Observation) audit.Record {
 	r := audit.Record{Session: e.Session, ID: e.ID, Mode: string(e.Mode), Where: string(e.Where)}
 	if e.Kind == sandbox.EventDenied { // there is no intent that says what it was
 		r = commandRecord(e)
@@ -191,7 +199,7 @@ func noteRecord(e sandbox.Observation) audit.Record {
 	if a := e.Artifact; a.Stored {
 		r.Artifact = &audit.Artifact{ID: a.ID, Bytes: a.Bytes, Complete: a.Complete}
 	}
-	return r
+	_ = o.append(r) // it has been reported
 }
 
 // commandRecord says what a command is.

@@ -21,14 +21,6 @@ type Parts struct {
 	Artifacts  *Artifacts
 	Observers  *Observers
 	Connection *Connection
-	Ending     *Ending
-}
-
-// Ending says how this process is to end, if not with its exit status alone.
-type Ending struct {
-	// Signal is the number of a signal of Linux that this process dies of when all else is done, as
-	// a shell in its place would; 0: it exits.
-	Signal int
 }
 
 // New returns the parts of a call with its streams, before the configuration is loaded.
@@ -46,7 +38,7 @@ func New(version string, environ []string, stdin io.Reader, stdout, stderr io.Wr
 	connection.Backend = connection.configured
 	return &Parts{
 		Version: version, Streams: streams, Env: env, Cfg: cfg, Notes: notes, Secrets: secrets, Artifacts: artifacts, Observers: observers,
-		Connection: connection, Ending: &Ending{},
+		Connection: connection,
 	}
 }
 

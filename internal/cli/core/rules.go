@@ -49,10 +49,8 @@ func (c *Connection) Admit(command sandbox.Command) (*policy.Policy, error) {
 		return nil, err
 	}
 	err = sandbox.Admit(&command, rules)
-	if err != nil {
-		for _, o := range c.observers.All() {
-			o.Note(sandbox.Denial(c.cfg.Session.ID, command, command.Decided, c.secrets.Known()))
-		}
+	if o := c.observers.Observer(); err != nil && o != nil {
+		o.Note(sandbox.Denial(c.cfg.Session.ID, command, command.Decided, c.secrets.Known()))
 	}
 	return rules, err
 }

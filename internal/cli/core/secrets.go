@@ -250,7 +250,7 @@ func readSecret(path string) ([]byte, error) {
 func secretCommand(ctx context.Context, line string, environ []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, secretPatient, fmt.Errorf("its command took longer than %v", secretPatient))
 	defer cancel()
-	shell := []string{"/bin/sh", "-c", line} // not the sh of PATH, which may be a link to this program
+	shell := []string{"sh", "-c", line}
 	if runtime.GOOS == "windows" {
 		shell = []string{"cmd", "/c", line}
 	}

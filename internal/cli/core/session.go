@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	slashpath "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,14 +90,14 @@ func (e *unnamedError) Verdict() exit.Verdict {
 
 // Find describes the session of a reference or, if it is "", of the setting, or the default one.
 func (c *Connection) Find(ctx context.Context, sessions *sandbox.Engine, ref string) (sandbox.Info, error) {
-	info, _, err := c.find(ctx, sessions, ref, ThisDirectory())
+	info, _, err := c.find(ctx, sessions, ref)
 	return info, err
 }
 
 // FindToEnd is Find for a command that ends the session: the only session will not do. why says why
 // this one was chosen, "" if it was named.
 func (c *Connection) FindToEnd(ctx context.Context, sessions *sandbox.Engine, ref string) (info sandbox.Info, why string, err error) {
-	info, why, err = c.find(ctx, sessions, ref, ThisDirectory())
+	info, why, err = c.find(ctx, sessions, ref)
 	if err == nil && why == whyOnly {
 		err = exit.Misuse("name it, as in `sandboxbash session stop "+info.Name+"`", "no session was started in this directory; the only one, %s, is not ended unless it is named", sandbox.Described([]sandbox.Info{info}))
 	}
@@ -111,7 +110,7 @@ const (
 	whyOnly      = "the only one"
 )
 
-func (c *Connection) find(ctx context.Context, sessions *sandbox.Engine, ref, dir string) (info sandbox.Info, why string, err error) {
+func (c *Connection) find(ctx context.Context, sessions *sandbox.Engine, ref string) (info sandbox.Info, why string, err error) {
 	if ref = cmp.Or(ref, c.cfg.Session.ID); ref != "" {
 		if ref == usedLast {
 			info, err = c.usedLast(ctx, sessions)
@@ -125,7 +124,7 @@ func (c *Connection) find(ctx context.Context, sessions *sandbox.Engine, ref, di
 		return info, "", err
 	}
 	mine := slices.DeleteFunc(all, func(i sandbox.Info) bool { return !i.Mine() })
-	if here := ofDirectory(mine, dir); len(here) > 0 {
+	if here := ofDirectory(mine, ThisDirectory()); len(here) > 0 {
 		info, err = theOne(here, whyDirectory)
 		return info, whyDirectory, err
 	}
@@ -285,39 +284,9 @@ func (c *Connection) Stored(ctx context.Context, ids []string, ref string) (stri
 
 // Lookup is Find with an owner of sessions of its own.
 func (c *Connection) Lookup(ctx context.Context, ref string) (info sandbox.Info, err error) {
-	return c.LookupFrom(ctx, ref, ThisDirectory())
-}
-
-// LookupFrom is Lookup for a caller in another directory of this machine.
-func (c *Connection) LookupFrom(ctx context.Context, ref, dir string) (info sandbox.Info, err error) {
 	err = c.asking(ctx, func(ctx context.Context, sessions *sandbox.Engine, _ []string) error {
-		info, _, err = c.find(ctx, sessions, ref, resolved(dir))
+		info, err = c.Find(ctx, sessions, ref)
 		return err
 	}, nil)
 	return info, err
-}
-
-// Inside returns where a path of this machine is in a session: in a workspace that is a copy or a
-// bind of a directory here, or in a directory that is mounted. ok is false if the session does not
-// have it. The path is absolute.
-func Inside(i sandbox.Info, path string) (inside string, ok bool) {
-	type tree struct{ dir, target string }
-	trees := []tree{{i.Workspace.Dir, i.Workspace.Target}}
-	for _, m := range i.Mounts {
-		trees = append(trees, tree{m.Dir, m.Target})
-	}
-	path = resolved(path)
-	deepest := -1
-	for _, t := range trees {
-		if t.dir == "" {
-			continue
-		}
-		dir := resolved(t.dir)
-		rel, err := filepath.Rel(dir, path)
-		if err != nil || !filepath.IsLocal(rel) || len(dir) <= deepest {
-			continue
-		}
-		inside, ok, deepest = slashpath.Join(t.target, filepath.ToSlash(rel)), true, len(dir)
-	}
-	return inside, ok
 }

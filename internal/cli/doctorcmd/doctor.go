@@ -216,10 +216,10 @@ func (a *doctor) holders(ctx context.Context) []finding {
 	}
 	var out []finding
 	if len(held) > 0 {
-		out = append(out, ok("networks", "processes that carry the connections of sessions that last: %d", len(held)))
+		out = append(out, ok("networks", "%d processes carry the connections of sessions that last", len(held)))
 	}
 	if died > 0 {
-		out = append(out, warn("networks", fmt.Sprintf("processes that carried the connections of sessions and were killed: %d", died), "run a command in these sessions: it starts them again"))
+		out = append(out, warn("networks", fmt.Sprintf("%d processes that carried the connections of sessions were killed", died), "run a command in these sessions: it starts them again"))
 	}
 	return out
 }

@@ -35,10 +35,6 @@ const (
 	BrokenPipe  = 141 // 128+SIGPIPE
 )
 
-// FailWith is the annotation of a command whose failures have one status, whatever they are: what
-// calls it takes every other status for another thing.
-const FailWith = "sandboxbash.fail-with"
-
 // ErrInterrupted is the cause of a context that a signal has ended.
 var ErrInterrupted = errors.New("interrupted")
 
@@ -61,26 +57,6 @@ type hangupError struct{}
 func (hangupError) Error() string { return ErrInterrupted.Error() }
 
 func (hangupError) Unwrap() error { return ErrInterrupted }
-
-// SignalOf returns the number of the signal that a cause of a context stands for, 0 if it stands for none.
-func SignalOf(cause error) int {
-	switch {
-	case errors.Is(cause, exec.ErrInterrupt):
-		return sigInt
-	case errors.Is(cause, ErrHangup):
-		return sigHup
-	case errors.Is(cause, ErrInterrupted):
-		return sigTerm
-	}
-	return 0
-}
-
-// Signals of Linux that end this program.
-const (
-	sigHup  = 1
-	sigInt  = 2
-	sigTerm = 15
-)
 
 // ErrBrokenPipe is the cause of a run that ended because its output has no reader any more.
 var ErrBrokenPipe = errors.New("the reader of the output has gone")
@@ -150,9 +126,6 @@ var todos = map[exec.Cause]string{
 	sandbox.CauseConflict:        "see the session's side with `sandboxbash session diff`, and pull to another directory, or overwrite what was changed here with `sandboxbash session pull --force`",
 	sandbox.CauseUnmerged:        "see the session's side with `sandboxbash session diff -u`, then merge the named files by hand, or name paths that can be applied",
 	sandbox.CauseApplying:        "try again when it has ended",
-	sandbox.CauseOpen:            "end what runs, or do it all the same with --force",
-	sandbox.CauseNoCheckpoints:   "make one with `sandboxbash session checkpoint`, or start sessions with --checkpoints",
-	sandbox.CauseCheckpoints:     "raise checkpoint.disk, or leave something out with checkpoint.exclude, for the next session",
 	sandbox.CauseUnknownCache:    "list the caches with `sandboxbash cache ls`",
 	sandbox.CausePaused:          "resume it with `sandboxbash session resume`",
 	sandbox.CauseUnknownSession:  "list the sessions with `sandboxbash session ls`, or start one with `sandboxbash session start`",

@@ -212,7 +212,6 @@ func Args(least, most int, what string) cobra.PositionalArgs {
 // Groups of commands in help.
 const (
 	GroupRun    = "run"
-	GroupAgents = "agents"
 	GroupOutput = "output"
 	GroupSetup  = "setup"
 )

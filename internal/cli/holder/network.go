@@ -36,7 +36,7 @@ func NetworkDir(env Environment) (string, error) {
 	if !Keeps {
 		return "", exit.Misuse("use run or serve, which carry the connections of their own sessions", "the network of a session that outlives a call needs a Unix system")
 	}
-	return SocketDir(env, "net", "sessions' networks", idEnd)
+	return socketDir(env, "net", "sessions' networks", strings.Repeat("0", idEnd))
 }
 
 var (

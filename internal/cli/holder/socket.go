@@ -48,11 +48,11 @@ func Dir(env Environment) (string, error) {
 	if !Keeps {
 		return "", exit.Misuse("keep a terminal with `sandboxbash serve rpc`, for as long as that runs", "terminals that outlive a call need a Unix system")
 	}
-	return SocketDir(env, "pty", "terminals", len(serve.TerminalPrefix)+2*idBytes)
+	return socketDir(env, "pty", "terminals", serve.TerminalPrefix+"00000000")
 }
 
-// SocketDir returns the directory of a kind of sockets, whose names have a length of nameLen.
-func SocketDir(env Environment, kind, of string, nameLen int) (string, error) {
+// socketDir returns the directory of a kind of sockets, whose names are as long as sample.
+func socketDir(env Environment, kind, of, sample string) (string, error) {
 	base := env.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(base) || !ownedByUs(base) {
 		base = env.StateDir()
@@ -61,7 +61,7 @@ func SocketDir(env Environment, kind, of string, nameLen int) (string, error) {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME", "there is no directory for the sockets of %s", of)
 	}
 	dir := filepath.Join(base, "sandboxbash", kind)
-	if n := len(dir) + 1 + nameLen + len(SocketSuffix); n > maxSocketPath {
+	if n := len(filepath.Join(dir, sample+SocketSuffix)); n > maxSocketPath {
 		return "", exit.Misuse("set XDG_RUNTIME_DIR to a shorter directory of yours",
 			"a socket in %s would have a path of %d bytes, and the system takes %d", dir, n, maxSocketPath)
 	}
@@ -84,12 +84,9 @@ func checkTerminalDir(dir string) error {
 	return nil
 }
 
-// idBytes is how many random bytes an id has.
-const idBytes = 4
-
 // NewID makes an id that no terminal had before.
 func NewID() string {
-	b := make([]byte, idBytes)
+	b := make([]byte, 4)
 	_, _ = rand.Read(b) // it never fails
 	return serve.TerminalPrefix + hex.EncodeToString(b)
 }

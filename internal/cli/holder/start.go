@@ -75,31 +75,6 @@ func Start(ctx context.Context, getenv func(string) string, handover any, args .
 	return s, nil
 }
 
-// Spawn starts this program with args, as a process that outlives this one and has nothing of it but
-// files, which are its files from 3 on, and input on its standard input: no variable, directory or
-// process group. input must fit into a pipe, 4 KiB.
-func Spawn(input []byte, files []*os.File, args ...string) error {
-	path, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	theirs, in, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer theirs.Close()
-	_, err = in.Write(input)
-	if err = errors.Join(err, in.Close()); err != nil {
-		return err
-	}
-	cmd := detached(context.Background(), path, args...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = "/", []string{}, theirs, files
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	return cmd.Process.Release() // the process that adopts it waits for it
-}
-
 // lastWord is how long a holder has to end once its starter has given up.
 const lastWord = 10 * time.Second
 

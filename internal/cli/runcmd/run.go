@@ -42,7 +42,6 @@ type Runner struct {
 	own     bool            // in a session of its own
 	onPTY   *bool           // whether a command that asked for a terminal got one; nil if none did
 	fed     *given          // the command's standard input; nil unless it got one without --stdin
-	ended   *sandbox.Result // how the command ended, for Invoke; nil if it has not
 }
 
 // New returns what runs commands for a program.
@@ -154,9 +153,6 @@ func (a *Runner) AsJSON(cmd *cobra.Command, do func() error) error {
 type target struct {
 	own bool   // one that is started for it
 	ref string // else a reference, "" for the default session
-
-	terminal bool                                       // the command gets this process's terminal, if there is one
-	place    func(sandbox.Info, *sandbox.Command) error // fits the command to the session; nil: it is as it is to be
 }
 
 // RunIn runs a script in the session of a reference, or in the default one if it is "".
@@ -199,11 +195,6 @@ func (a *Runner) runScript(ctx context.Context, in target, words core.Words) err
 	if err := a.previewConflict(); err != nil {
 		return err
 	}
-	return a.run(ctx, in, command)
-}
-
-// run opens the session, or starts one, and runs the command there.
-func (a *Runner) run(ctx context.Context, in target, command sandbox.Command) error {
 	rules, err := a.connection.Admit(command)
 	if err != nil {
 		return err
@@ -218,13 +209,7 @@ func (a *Runner) run(ctx context.Context, in target, command sandbox.Command) er
 	if err != nil {
 		return err
 	}
-	if in.place != nil {
-		if err := in.place(session.Info(), &command); err != nil {
-			release()
-			return err
-		}
-	}
-	if a.cfg.PTY.Ask || in.terminal {
+	if a.cfg.PTY.Ask {
 		own, ok := a.console()
 		if a.onPTY = &ok; ok {
 			return a.runOnConsole(ctx, session, release, command, own)
@@ -366,9 +351,6 @@ func (a *Runner) Finish(ctx context.Context, res sandbox.Result, err error) erro
 		status = exit.Judge(err).Status
 	}
 	a.addReport(res, err)
-	if err == nil {
-		a.ended = &res
-	}
 	for _, line := range res.Network.Text() {
 		a.notes.Add(line)
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,8 +41,6 @@ type host struct {
 
 	settings tool.Settings
 	spec     sandbox.Spec
-	mark     string // of the sessions that outlive this process: see sandbox.Spec.Server
-	lasting  bool   // clients' sessions do
 	rc       string
 	urls     tool.URLs
 	scratch  string // a directory of this process, for local://
@@ -142,11 +139,7 @@ func agentURLs(c config.Agent) (tool.URLs, error) {
 func (h *host) warm(ctx context.Context) {
 	engine, _, err := h.sessions(ctx)
 	if err == nil {
-		spec := h.leased(h.spec, "")
-		if h.lasting {
-			spec = h.outliving(h.spec, nil)
-		}
-		err = engine.Warm(ctx, spec)
+		err = engine.Warm(ctx, h.leased(h.spec, ""))
 	}
 	if err != nil && ctx.Err() == nil {
 		h.notes.Add("no sessions were prepared: " + exit.Words(err))
@@ -164,7 +157,6 @@ func (h *host) sessions(ctx context.Context) (*sandbox.Engine, *sink.Store, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	core.LivesLong()
 	c := h.cfg.Session
 	owner, err := h.connection.Owner(ctx, sandbox.Options{Ahead: c.Ahead, Warm: c.Warm})
 	if err != nil {
@@ -218,14 +210,6 @@ func (h *host) leased(s sandbox.Spec, idle string) sandbox.Spec {
 	return s
 }
 
-// outliving is a spec for a session that outlives this process. Its connections are another process's, unless a user is
-// asked about them, who is this process's client: then it has none once the process has ended.
-func (h *host) outliving(s sandbox.Spec, ask func(context.Context, sandbox.NetworkQuestion) sandbox.NetworkAnswer) sandbox.Spec {
-	s.Lease, s.Keep, s.Server = h.cfg.Idle(), h.cfg.KeepFor(), h.mark
-	s.Detached = ask == nil
-	return s
-}
-
 // Start implements serve.Host.
 func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Session, error) {
 	engine, store, err := h.sessions(ctx)
@@ -240,60 +224,6 @@ func (h *host) Start(ctx context.Context, r serve.SessionRequest) (*serve.Sessio
 	if err != nil {
 		return nil, err
 	}
-	return h.live(ctx, box, r, parts{engine, store, rules})
-}
-
-// parts are what a session is served with.
-type parts struct {
-	engine *sandbox.Engine
-	store  *sink.Store
-	rules  *policy.Policy
-}
-
-// Fork implements serve.Host.
-func (h *host) Fork(ctx context.Context, r serve.SessionRequest, id string, names []string, o sandbox.ForkOptions) ([]serve.Forked, error) {
-	engine, store, err := h.sessions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rules, err := h.policy(r.Contract, r.Tools)
-	if err != nil {
-		return nil, err
-	}
-	hosted := h.secrets.Hosted()
-	for _, name := range names {
-		i := slices.IndexFunc(hosted, func(s sandbox.Secret) bool { return s.Name == name })
-		if i < 0 {
-			return nil, &sandbox.InputError{Field: "secrets", Text: fmt.Sprintf("secrets: no secret with hosts is named %q", name)}
-		}
-		o.Secrets = append(o.Secrets, hosted[i])
-	}
-	o.Change = func(s *sandbox.Spec) {
-		*s = h.leased(*s, "")
-		s.Detached, s.Directory = false, ""
-		s.Exclude, s.NetworkLimits = h.spec.Exclude, h.spec.NetworkLimits
-		if r.Ask != nil {
-			s.AskNetwork, s.AskTime = r.Ask, h.cfg.NetworkRules.AskTime
-		}
-	}
-	made, err := engine.Fork(ctx, id, o)
-	var out []serve.Forked
-	for _, one := range made {
-		one.Baseline(ctx)
-		h.notes.OfSession(one.Session)
-		s, liveErr := h.live(ctx, one.Session, r, parts{engine, store, rules})
-		if liveErr != nil {
-			err = errors.Join(err, liveErr)
-			continue
-		}
-		out = append(out, serve.Forked{Session: s, Copied: one.Copied})
-	}
-	return out, err
-}
-
-// live serves a session that was started or opened. One that was started is stopped if that fails.
-func (h *host) live(ctx context.Context, box *sandbox.Session, r serve.SessionRequest, p parts) (*serve.Session, error) {
-	engine, store, rules := p.engine, p.store, p.rules
 	live, err := agent.Open(box, h.options(box, store, rules, r))
 	if err != nil {
 		if r.Attach == "" {
@@ -317,11 +247,6 @@ func (h *host) live(ctx context.Context, box *sandbox.Session, r serve.SessionRe
 
 // box starts or opens a session.
 func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionRequest) (*sandbox.Session, error) {
-	if r.Attach != "" && r.Lasting {
-		if err := h.known(ctx, engine, r.Attach); err != nil {
-			return nil, err
-		}
-	}
 	if r.Attach != "" {
 		return engine.Open(ctx, r.Attach)
 	}
@@ -338,31 +263,12 @@ func (h *host) box(ctx context.Context, engine *sandbox.Engine, r serve.SessionR
 	if r.Ask != nil {
 		spec.AskNetwork, spec.AskTime = r.Ask, h.cfg.NetworkRules.AskTime
 	}
-	if spec = h.leased(spec, r.Shape.Idle); r.Lasting {
-		spec = h.outliving(spec, r.Ask)
+	box, err := engine.Start(ctx, h.leased(spec, r.Shape.Idle))
+	if err == nil {
+		box.Baseline(ctx)
+		h.notes.OfSession(box)
 	}
-	box, err := engine.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	box.Baseline(ctx)
-	h.notes.OfSession(box)
-	if spec.Detached && len(spec.Allow) > 0 {
-		if err := h.connection.HoldNetwork(ctx, box.ID()); err != nil {
-			return nil, errors.Join(err, box.Stop(context.WithoutCancel(ctx)))
-		}
-	}
-	return box, nil
-}
-
-// known refuses a session that no server like this one has started to outlive it: a client that names a session must not
-// get at another one of its user.
-func (h *host) known(ctx context.Context, engine *sandbox.Engine, id string) error {
-	info, err := engine.Show(ctx, id)
-	if err == nil && (info.ID != id || !info.Mine() || info.Server != h.mark || info.Kept != nil) {
-		err = fmt.Errorf("session %q: %w", id, sandbox.ErrUnknownSession)
-	}
-	return err
+	return box, err
 }
 
 // shaped is a spec with what a client wants otherwise.

@@ -26,7 +26,6 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/internal/serve"
 	"github.com/sandboxbash/sandboxbash/policy"
-	"github.com/sandboxbash/sandboxbash/sandbox"
 	"github.com/sandboxbash/sandboxbash/tool"
 )
 
@@ -60,7 +59,7 @@ func Command(p *core.Parts) *cobra.Command {
 		`  sandboxbash serve mcp --workspace copy:.
   sandboxbash serve mcp --http 127.0.0.1:8808
   sandboxbash serve rpc --contract agent`,
-		a.rpcCommand(), a.mcpCommand(), webCommand(p))
+		a.rpcCommand(), a.mcpCommand())
 	c.Long = `Serve the bash tool under a contract, --contract: agent (default), plain or modes. A
 client's first call starts a session, as the flags say; the session is removed when the
 client disconnects. A changed workspace is kept for a while (keep.for), and standard
@@ -99,25 +98,13 @@ func (a *commands) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp [flags]", Short: "Speak the Model Context Protocol on stdin and stdout, or over HTTP",
 		Long: `Speak the Model Context Protocol on standard input and output until the input ends,
-or over HTTP with --http, at ` + serve.HTTPPath + `. Each client has a session of its own, which
-ends when it disconnects; with --keep it lives on until it was idle for --idle. Clients
-of protocol version 2026-07-28 have no connection that could end it: their calls name
-the session.
-
---session uses a session of ` + "`session start`" + `, which does not end with the client. Only
-the flag says so, not SANDBOXBASH_SESSION.
-
---tools switches tools: bash and job (shell), terminal, read, write and edit (files), diff
-and apply (changes), network_propose; all, and default: all that make sense with the
-workspace. apply writes to this machine, after the client has asked its user.
+or over HTTP with --http, at ` + serve.HTTPPath + `. Each client has a session of its own.
 
 Every HTTP request must carry a token, as "Authorization: Bearer TOKEN". The token is
 read from --token-file, or generated and printed on standard error. Requests for another
 host name, or from a web page of another site, are refused. An address that other
 machines can reach requires --tls-cert, --tls-key and --host.`,
 		Example: `  sandboxbash serve mcp --workspace copy:.
-  sandboxbash serve mcp --session web
-  sandboxbash serve mcp --workspace bind:. --tools bash
   sandboxbash serve mcp --http 127.0.0.1:8808 --token-file ~/.sandboxbash-token
   sandboxbash serve mcp --http 0.0.0.0:8808 --host agents.example \
     --tls-cert cert.pem --tls-key key.pem`,
@@ -127,84 +114,12 @@ machines can reach requires --tls-cert, --tls-key and --host.`,
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Network...)
 	flags.Add(cmd, flags.Asking...)
-	flags.Add(cmd, "session.id", "serve.keep", "serve.tools", "serve.ask-policy")
 	flags.Add(cmd, "session.idle", "serve.http", "serve.tls-cert", "serve.tls-key", "serve.token-file", "serve.hosts")
-	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error {
-		ref := ""
-		if cmd.Flags().Changed("session") {
-			ref = a.cfg.Session.ID
-			if err := checkAttach(cmd); err != nil {
-				return err
-			}
-		}
-		return a.serveMCP(ctx, ref)
-	})
+	cmd.RunE = a.cfg.Does(func(ctx context.Context, _ []string) error { return a.serveMCP(ctx) })
 	return cmd
 }
 
-// checkAttach refuses what cannot be said of a session that there is already.
-func checkAttach(cmd *cobra.Command) error {
-	for _, list := range [][]string{flags.Session, flags.Network, flags.Asking, {"serve.keep", "session.idle"}} {
-		for _, key := range list {
-			if s, ok := config.Lookup(key); ok && cmd.Flags().Changed(s.Flag) && key != "network.ask-timeout" {
-				return exit.Misuse("leave out one of them", "--%s is for sessions that are started here, and --session names one that there is already", s.Flag)
-			}
-		}
-	}
-	return nil
-}
-
-// toolNames are the names of --tools, each of which may be several.
-func toolNames(list []string) (names []string) {
-	for _, text := range list {
-		for name := range strings.SplitSeq(text, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
-// newMCP makes the server. ref is the session that there is already, "" for none.
-func (a *commands) newMCP(ctx context.Context, o serve.Options, ref string) (*serve.MCP, error) {
-	c := a.cfg.Serve
-	o.Session, o.Keep, o.Idle, o.KeepFor = core.ExpectedInfo(a.host.spec), c.Keep, a.cfg.Idle(), a.cfg.KeepFor()
-	o.Offer, o.AskPolicy, o.Lasts = toolNames(c.Tools), c.AskPolicy, a.lasts
-	if ref != "" {
-		sessions, _, err := a.host.sessions(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if o.Session, err = a.host.connection.Find(ctx, sessions, ref); err != nil {
-			return nil, err
-		}
-		if o.Session.Kept != nil {
-			return nil, exit.Misuse("start one with `sandboxbash session start`; get at its files with `sandboxbash session pull`", "session %s has ended, and only its workspace is kept", o.Session.Name)
-		}
-		o.Attach, o.Keep, o.Dir = o.Session.ID, false, o.Session.Workspace.Target
-	}
-	m, err := serve.NewMCP(o)
-	if wrong, ok := errors.AsType[*serve.ToolError](err); ok {
-		return nil, exit.Misuse(wrong.Todo, "--tools: %s", wrong.Text)
-	}
-	return m, err
-}
-
-// lasts says that a session lives on, and how to get back to it.
-func (a *commands) lasts(s sandbox.Info) {
-	until := "it does not end by itself"
-	if s.Lease < sandbox.Forever {
-		until = "it ends when it was idle for " + s.LeaseText
-	}
-	text := fmt.Sprintf("session %s lives on (%s): `sandboxbash session attach %[1]s`, `sandboxbash serve mcp --session %[1]s`, `sandboxbash session stop %[1]s`", s.Name, until)
-	if s.Workspace.Kind == sandbox.WorkspaceCopy {
-		text += fmt.Sprintf("; its changes: `sandboxbash session diff %s`, `sandboxbash session apply %[1]s`", s.Name)
-	}
-	a.notes.Add(text)
-}
-
-func (a *commands) serveMCP(ctx context.Context, ref string) error {
+func (a *commands) serveMCP(ctx context.Context) error {
 	var listener net.Listener
 	var h serve.HTTPOptions
 	if a.cfg.Serve.HTTP != "" { // wrong settings are reported before anything is started
@@ -216,7 +131,7 @@ func (a *commands) serveMCP(ctx context.Context, ref string) error {
 	o, err := a.server(ctx)
 	if err == nil {
 		var m *serve.MCP
-		if m, err = a.newMCP(ctx, o, ref); err == nil {
+		if m, err = serve.NewMCP(o); err == nil {
 			if listener != nil {
 				err = m.HTTP(ctx, listener, h)
 			} else {
@@ -319,7 +234,6 @@ func (a *commands) server(ctx context.Context) (serve.Options, error) {
 		return serve.Options{}, err
 	}
 	h := a.host
-	h.mark, h.lasting = core.ServerMark(spec, string(contract)), a.cfg.Serve.Keep
 	if err := h.open(settings, spec); err != nil {
 		return serve.Options{}, err
 	}

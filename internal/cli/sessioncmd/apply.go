@@ -146,7 +146,7 @@ func (c *applier) choose(ctx context.Context, s *sandbox.Session, dir string, pa
 	ask := &chooser{
 		show: func(f sandbox.FileDiff) { fmt.Fprint(c.streams.Stderr, paint.lines(show.text(f))) },
 		hunk: func(text string) {
-			fmt.Fprint(c.streams.Stderr, paint.lines(c.streams.Clean(sandbox.VisibleControls(text))))
+			fmt.Fprint(c.streams.Stderr, paint.lines(c.streams.Clean(visible([]byte(text)))))
 		},
 		say: func(text string) { fmt.Fprint(c.streams.Stderr, text) },
 		in:  bufio.NewReader(c.streams.Stdin),
@@ -254,7 +254,7 @@ func (c *chooser) split(ctx context.Context, f sandbox.FileDiff, hunks []string)
 		return nil
 	}
 	mode := false
-	if f.OtherMode() {
+	if otherMode(f) {
 		mode, taken = taken[0], taken[1:]
 	}
 	part, err := f.Part(mode, taken)
@@ -267,8 +267,8 @@ func hunksOf(f sandbox.FileDiff) (out []string) {
 	if f.Kind != "modified" || len(f.Hunks) == 0 {
 		return nil
 	}
-	if f.OtherMode() {
-		out = append(out, f.ModeLines())
+	if otherMode(f) {
+		out = append(out, modeLines(f))
 	}
 	return append(out, f.EachHunk()...)
 }

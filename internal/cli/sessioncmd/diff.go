@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -23,11 +24,8 @@ added, M modified, D deleted, T changed type. (both) marks files that were chang
 too. What was changed only here is not shown. Commits in .git are summed up.
 
 DIR is the directory to compare with, by default the one that was copied. If it never had
-anything in common with the session, all differences are shown.
-
---checkpoint shows what has changed in the workspace since a checkpoint instead, or from
-one checkpoint to another: see ` + "`sandboxbash session checkpoints`" + `.`,
-		Example:           "  sandboxbash session diff -u\n  sandboxbash session diff web\n  sandboxbash session diff --exit-code web ./expected\n  sandboxbash session diff -u --checkpoint 3\n  sandboxbash session diff --checkpoint 3..5",
+anything in common with the session, all differences are shown.`,
+		Example:           "  sandboxbash session diff -u\n  sandboxbash session diff web\n  sandboxbash session diff --exit-code web ./expected",
 		ValidArgsFunction: a.connection.CompleteSession,
 	}
 	flags.Add(cmd, "session.id", "json", "diff.exit-code")
@@ -35,7 +33,6 @@ one checkpoint to another: see ` + "`sandboxbash session checkpoints`" + `.`,
 	cmd.Flags().BoolVarP(&d.patch, "patch", "u", false, "show the changed lines, as a unified diff")
 	cmd.Flags().BoolVar(&d.stat, "stat", false, "show how many lines were changed")
 	cmd.Flags().BoolVar(&d.names, "name-only", false, "show the names alone")
-	cmd.Flags().StringVar(&d.between, "checkpoint", "", "show what has changed since a checkpoint, a number or a name, or between two: `A[..B]`")
 	flags.OneOf(cmd, "patch", "stat", "name-only", "json")
 	cmd.RunE = a.connection.AsksOf("sandboxbash session diff -- DIR", d.run)
 	return cmd
@@ -45,8 +42,7 @@ one checkpoint to another: see ` + "`sandboxbash session checkpoints`" + `.`,
 type differ struct {
 	*files
 
-	patch, stat, names bool   // flags
-	between            string // a flag
+	patch, stat, names bool // flags
 }
 
 // copiedFrom returns the directory that a command is about, of this machine.
@@ -64,9 +60,6 @@ func copiedFrom(s *sandbox.Session, dir, verb string) (string, error) {
 }
 
 func (d *differ) run(ctx context.Context, sessions *sandbox.Engine, ref string, words []string) error {
-	if d.between != "" {
-		return d.checkpoints(ctx, sessions, ref, words)
-	}
 	if len(words) > 1 {
 		return exit.Misuse("see `sandboxbash session diff --help`", "session diff takes a session and a directory, and was given more words: %q", words)
 	}
@@ -174,10 +167,7 @@ func (d *differ) summary(r sandbox.Repository) error {
 }
 
 // contents shows the changed lines, or counts them.
-func (d *differ) contents(ctx context.Context, changes interface {
-	Patch(ctx context.Context, take func(sandbox.FileDiff) error) error
-},
-) error {
+func (d *differ) contents(ctx context.Context, changes *sandbox.Changes) error {
 	paint := d.painter()
 	total := [3]int{}
 	err := changes.Patch(ctx, func(f sandbox.FileDiff) error {
@@ -212,7 +202,74 @@ func (a *files) counted(name string, added, removed int, note string) error {
 }
 
 // text is one file as a unified diff has it, safe for a terminal.
-func (d *differ) text(f sandbox.FileDiff) string { return f.Unified(d.streams.Name, d.streams.Clean) }
+func (d *differ) text(f sandbox.FileDiff) string {
+	var b strings.Builder
+	name := d.streams.Name(f.Path)
+	fmt.Fprintf(&b, "diff a/%s b/%s\n", name, name)
+	switch {
+	case f.Was == nil:
+		fmt.Fprintf(&b, "new file mode %s\n", modeText(f.Now))
+	case f.Now == nil:
+		fmt.Fprintf(&b, "deleted file mode %s\n", modeText(f.Was))
+	case otherMode(f):
+		b.WriteString(modeLines(f))
+	}
+	was, now := linkText(f.Was), linkText(f.Now)
+	if was != "" || now != "" {
+		fmt.Fprintf(&b, "link from %s to %s\n", d.streams.Name(was), d.streams.Name(now))
+	}
+	switch {
+	case f.Note != "":
+		fmt.Fprintf(&b, "(%s)\n", f.Note)
+	case len(f.Hunks) > 0:
+		from, to := "a/"+name, "b/"+name
+		if f.Was == nil {
+			from = "/dev/null"
+		}
+		if f.Now == nil {
+			to = "/dev/null"
+		}
+		fmt.Fprintf(&b, "--- %s\n+++ %s\n%s", from, to, d.streams.Clean(visible(f.Hunks)))
+	}
+	return b.String()
+}
+
+// visible shows the control characters of a text, but for tabs and the ends of lines: what a
+// terminal would do instead of showing them must not be hidden in a change.
+func visible(text []byte) string {
+	var b strings.Builder
+	for _, r := range string(text) {
+		if r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(&b, "\\x%02x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// modeText is a mode as git writes it.
+func modeText(f *sandbox.FileState) string {
+	if f.Mode&fs.ModeSymlink != 0 {
+		return "120000"
+	}
+	return fmt.Sprintf("100%03o", f.Mode.Perm())
+}
+
+// otherMode reports whether the permissions of a file that was modified differ.
+func otherMode(f sandbox.FileDiff) bool { return modeText(f.Was) != modeText(f.Now) }
+
+func modeLines(f sandbox.FileDiff) string {
+	return fmt.Sprintf("old mode %s\nnew mode %s\n", modeText(f.Was), modeText(f.Now))
+}
+
+// linkText is the target of a link, "" for anything else.
+func linkText(f *sandbox.FileState) string {
+	if f == nil {
+		return ""
+	}
+	return f.Target
+}
 
 // painter colours the lines of a diff, on a terminal.
 type painter struct{ on bool }

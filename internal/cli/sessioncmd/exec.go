@@ -44,7 +44,6 @@ The first word is the session, unless it is behind -- or --session names one.
 	cmd.Flags().SetInterspersed(false)
 	flags.Add(cmd, "session.id")
 	flags.Add(cmd, flags.Command...)
-	flags.Add(cmd, "session.reuse")
 	_ = cmd.RegisterFlagCompletionFunc("session", a.connection.CompleteSessions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ref, rest, err := execWords(cmd, args)

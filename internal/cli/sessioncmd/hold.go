@@ -194,11 +194,6 @@ func (k *networkKeeper) NetworkRules() (allow, deny []network.Rule, err error) {
 	return k.session.NetworkRules()
 }
 
-// NetworkRuleNotes implements serve.Network.
-func (k *networkKeeper) NetworkRuleNotes(added []network.Rule) []string {
-	return k.session.NetworkRuleNotes(added)
-}
-
 // ConnectionsAfter implements serve.Network.
 func (k *networkKeeper) ConnectionsAfter(from uint64) ([]sandbox.Connection, uint64, <-chan struct{}) {
 	return k.session.ConnectionsAfter(from)

@@ -19,9 +19,7 @@ import (
 	"github.com/sandboxbash/sandboxbash/internal/cli/exit"
 	"github.com/sandboxbash/sandboxbash/internal/cli/flags"
 	"github.com/sandboxbash/sandboxbash/internal/cli/holder"
-	"github.com/sandboxbash/sandboxbash/internal/cli/keeper"
 	"github.com/sandboxbash/sandboxbash/internal/cli/ptycmd"
-	"github.com/sandboxbash/sandboxbash/internal/cli/recordcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/runcmd"
 	"github.com/sandboxbash/sandboxbash/internal/cli/stdio"
 	"github.com/sandboxbash/sandboxbash/sandbox"
@@ -40,11 +38,9 @@ func Command(p *core.Parts) *cobra.Command {
   sandboxbash session exec -- 'make test'
   sandboxbash session ls
   sandboxbash session stop web`,
-		start.command(), start.forkCommand(), a.listCommand(), a.showCommand(), auditcmd.SessionLogs(p), in.execCommand(), ptycmd.SessionAttach(p), a.psCommand(), a.portsCommand(), a.forwardCommand(),
-		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(),
-		f.undoCommand(), f.redoCommand(), f.checkpointCommand(), f.checkpointsCommand(), f.restoreCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p), newLendCommand(p))
-	c.AddCommand(recordcmd.Commands(p)...)
+		start.command(), a.listCommand(), a.showCommand(), auditcmd.SessionLogs(p), in.execCommand(), ptycmd.SessionAttach(p), a.psCommand(), a.portsCommand(), a.forwardCommand(),
+		f.copyCommand(), f.pushCommand(), f.pullCommand(), f.diffCommand(), f.applyCommand(), f.syncCommand(), n.allowCommand(), n.denyCommand(), n.recordCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.keepCommand(), a.waitCommand(), a.stopCommand(), a.reapCommand(), newHoldCommand(p))
 	c.Long = `A session is one container. It runs until it is stopped, or until it has been idle for
 --idle (0: never; session keep does the same later). After that its workspace is kept for a day (keep.for), unless it is a bind or has
 a --disk: ls lists it, diff, apply, cp and pull read it, stop removes it.
@@ -215,20 +211,14 @@ func (a *commands) stop(ctx context.Context, sessions *sandbox.Engine, refs []st
 				a.notes.Add("stopped session " + info.Name + ", the one " + why)
 			}
 		}
-		info, err := a.end(ctx, sessions, id)
+		holder.EndAll(ctx, a.env, sessions, id)
+		info, err := sessions.Stop(ctx, id)
+		if err == nil {
+			holder.EndNetwork(ctx, a.env, info.ID)
+			a.env.ForgetUse(info.ID)
+		}
 		return info.ID, err
 	})
-}
-
-// end stops a session, and what processes of this machine keep of it.
-func (a *commands) end(ctx context.Context, sessions *sandbox.Engine, id string) (sandbox.Info, error) {
-	holder.EndAll(ctx, a.env, sessions, id)
-	info, err := sessions.Stop(ctx, id)
-	if err == nil {
-		holder.EndNetwork(ctx, a.env, info.ID)
-		a.env.ForgetUse(info.ID)
-	}
-	return info, err
 }
 
 func (a *commands) reapCommand() *cobra.Command {
@@ -252,7 +242,6 @@ removed too. Every command that starts a session does the same first.`,
 		for _, id := range reaped {
 			fmt.Fprintln(a.streams.Stdout, id)
 		}
-		keeper.Sweep(a.env)
 		return errors.Join(err, a.reapNetworks(ctx, sessions))
 	})
 	return cmd

@@ -24,8 +24,6 @@ type starter struct {
 	secrets    *core.Secrets
 	artifacts  *core.Artifacts
 	connection *core.Connection
-
-	asked bool // for checkpoints, by a flag
 }
 
 func (a *starter) command() *cobra.Command {
@@ -46,12 +44,11 @@ was started in its directory, or in the nearest one above.`,
 	}
 	flags.Add(cmd, flags.Session...)
 	flags.Add(cmd, flags.Network...)
-	flags.Add(cmd, "session.name", "session.idle", "env.set", "env.unsafe", "checkpoint.automatic", "json", "quiet")
+	flags.Add(cmd, "session.name", "session.idle", "env.set", "env.unsafe", "json", "quiet")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.cfg.Load(cmd); err != nil {
 			return err
 		}
-		a.asked = cmd.Flags().Changed("checkpoints")
 		return a.start(cmd.Context(), givenEnv(cmd, a.cfg.Env.Set))
 	}
 	return cmd
@@ -94,10 +91,6 @@ func (a *starter) start(ctx context.Context, env []string) error {
 	}
 	spec.Detached = true // its connections are carried by a process of their own
 	spec.Lease, spec.Keep = a.cfg.Idle(), a.cfg.KeepFor()
-	spec.Checkpoints = a.cfg.Checkpoints(spec, a.asked)
-	if c := spec.Checkpoints; c != nil && c.Bind && spec.Workspace.Kind == sandbox.WorkspaceBind {
-		a.notes.Add("an undo in this session changes your own files in " + spec.Workspace.Dir)
-	}
 	if err := a.secrets.Ready(); err != nil {
 		return err
 	}

@@ -1,4 +1,0 @@
-package cli
-
-// dieOf returns: Windows has no signals.
-func dieOf(string) {}
