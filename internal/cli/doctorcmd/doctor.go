@@ -114,6 +114,9 @@ that you can send to others: as JSON, without secrets and variables.`,
 			}
 		})
 		if ctx.Err() != nil {
+			if report != nil {
+				_ = os.Remove(a.reportTo) // it is empty, and would be in the next report's way
+			}
 			return context.Cause(ctx)
 		}
 		if report != nil {
